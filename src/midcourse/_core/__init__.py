@@ -1,0 +1,1 @@
+"""The sans-IO core: identities, admission, dispositions and lifecycle, standard library only."""

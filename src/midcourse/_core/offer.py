@@ -1,0 +1,133 @@
+"""The first step of admission: an input is checked, copied and made comparable.
+
+It needs no state of the session, so it is done once, before anything can wait; what a host does
+to its objects afterwards changes nothing.
+"""
+
+from __future__ import annotations
+
+import json
+from hashlib import blake2b
+from typing import NamedTuple, NoReturn
+
+from .errors import InvalidInput
+from .tables import Kind
+from .values import Input, Json, Limits
+
+__all__ = ["Offer", "prepare"]
+
+_KINDS = frozenset(Kind)
+
+
+class Offer(NamedTuple):
+    """A well-formed submission, a copy of what the host gave.
+
+    `anchored` is apart from `anchor` because a host may ask for an anchored steer and name no
+    generation: that is refused, never treated as an ordinary one.
+    """
+
+    input: Input
+    anchor: str | None
+    anchored: bool
+    digest: bytes
+
+
+def prepare(given: Input, anchor: str | None, *, anchored: bool, limits: Limits) -> Offer:
+    """Check `given` and copy it.
+
+    Args:
+        given: what the host submits.
+        anchor: the generation named in the call, if any.
+        anchored: whether the call is one for anchored steers.
+        limits: the bounds of the runtime.
+
+    Raises:
+        InvalidInput: it is malformed. Nothing is ever cut to size.
+    """
+    if not isinstance(given, Input):
+        raise InvalidInput(f"a submission is a midcourse.Input, not {type(given).__name__}")
+    kind, text, source, input_id = given.kind, given.text, given.source, given.id
+    usable_id = input_id if _is_text(input_id) else None
+    inner = given.target_generation_id
+    target = inner if anchor is None else anchor
+
+    def refuse(why: str) -> NoReturn:
+        named = target if isinstance(target, str) else None
+        raise InvalidInput(why, input_id=usable_id, generation_id=named)
+
+    if not isinstance(kind, str) or kind not in _KINDS:
+        refuse(f"kind is one of {', '.join(sorted(_KINDS))}, not {kind!r}")
+    for named in (anchor, inner):
+        if named is not None and not _is_text(named):
+            refuse(f"an anchor is the id of a generation, not {named!r}")
+    if anchor is not None and inner is not None and anchor != inner:
+        refuse(f"the input is anchored to {inner!r}, the call to {anchor!r}")
+    anchored = anchored or target is not None
+    if anchored and kind != Kind.STEER:
+        refuse(f"only a steer can be anchored, not {kind!r}")
+    if not _is_text(text):
+        refuse("text is a string of Unicode characters")
+    if not isinstance(given.attachments, (list, tuple)):
+        refuse("attachments are a list or a tuple of JSON values")
+    if kind != Kind.STOP:
+        if usable_id is None or not 1 <= len(usable_id) <= limits.id_chars:
+            refuse(f"an id has 1 to {limits.id_chars} characters")
+        if not text and not given.attachments:
+            refuse("an input without attachments needs a text")
+        if len(text) > limits.text_chars:
+            refuse(f"a text has at most {limits.text_chars} characters, this one {len(text)}")
+    if not _is_text(source) or len(source) > limits.id_chars:
+        refuse(f"a source is a name of at most {limits.id_chars} characters")
+    if kind == Kind.SERVICE and source in ("", "user"):
+        refuse("a service input names a source other than user")
+    if kind != Kind.SERVICE and source != "user":
+        refuse(f"the source of a {kind} input is user, not {source!r}")
+
+    if len(given.attachments) > limits.attachments:
+        refuse(f"an input has at most {limits.attachments} attachments")
+    attachments: tuple[Json, ...] = ()
+    if given.attachments:
+        listed = list(given.attachments)
+        try:
+            canonical = _canonical(listed)
+            size = len(canonical.encode())
+            copy = json.loads(canonical)
+            # What JSON does not give back equal (a tuple, a number as a key) was no JSON value.
+            same = copy == listed
+        except (TypeError, ValueError, RecursionError) as error:
+            refuse(f"an attachment is no JSON value: {type(error).__name__}")
+        if not same:
+            refuse("an attachment is no JSON value")
+        if size > limits.attachment_bytes:
+            refuse(f"attachments have at most {limits.attachment_bytes} bytes, these {size}")
+        attachments = tuple(copy)
+
+    # The texts are plain `str` in the copy, whatever subclass the host used.
+    taken = Input(
+        str.__str__(kind),
+        str.__str__(text),
+        id=str.__str__(usable_id) if usable_id is not None else "",
+        source=str.__str__(source),
+        target_generation_id=target,
+        attachments=attachments,
+    )
+    content = [taken.kind, taken.text, taken.source, target, attachments]
+    digest = blake2b(_canonical(content).encode(), digest_size=32).digest()
+    return Offer(taken, target, anchored, digest)
+
+
+def _canonical(value: Json) -> str:
+    return json.dumps(
+        value, sort_keys=True, allow_nan=False, ensure_ascii=False, separators=(",", ":")
+    )
+
+
+def _is_text(value: object) -> bool:
+    """Whether `value` is a string that can be encoded: no lone surrogates."""
+    if not isinstance(value, str):
+        return False
+    try:
+        value.encode()
+    except UnicodeEncodeError:
+        return False
+    return True

@@ -1,0 +1,573 @@
+"""One running generation: the drainer, the boundary, the finish, the block.
+
+The way of an input: the runtime decides (`Session.place`), hands it to the parked drainer
+(`hand_off`) and records it, in one synchronous step. `boundary` takes the checkpoint lock and
+writes what waits, each write in a child task (`HostCall`) that settles it. `finish` saves under
+the same lock, then decides in one step whether the generation goes on. Every end, whoever brings
+it, goes through `_end`: state first, then the channel, then a running call is asked to hurry.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from traceback import format_exception_only
+from types import TracebackType
+from typing import Any, Protocol, TypeVar, final
+
+from midcourse._core.errors import GenerationBusy, GenerationOver, GenerationUnfinished, Misuse
+from midcourse._core.generation import GenerationState
+from midcourse._core.record import Record
+from midcourse._core.tables import Cause, Outcome, Phase, WriteEnd
+from midcourse._core.values import ContextUnchanged, Json, Limits
+
+from .backend import Cancellations, Primitives, enable_ki_protection, primitives
+from .batch import Batch
+from .host_call import HostCall, calling, is_cancellation, only
+from .requests import Requests
+
+__all__ = ["Context", "Generation", "Host"]
+
+_T = TypeVar("_T")
+
+DETAIL_CHARS = 1000  # of an error's text in a receipt: receipts are kept as long as the runtime
+
+
+class Context(Protocol):
+    """What a host keeps its conversation in. `confirm` and `attachment_kinds` are optional."""
+
+    async def add_message(self, message: dict[str, Json], /) -> object:
+        """Append one message. It should be cancellable, and change all or nothing."""
+
+
+class Host(Protocol):
+    """What a generation needs of the runtime that opened it."""
+
+    def open(self) -> GenerationState:
+        """Make the generation the active one, or refuse. Synchronous."""
+        ...
+
+    def bind(self, generation: Generation) -> None:
+        """The generation runs on this loop from now on; its opening becomes visible."""
+
+    def unbind(self, generation: Generation) -> None:
+        """Nothing of the generation is left."""
+
+    def on_loop(self, step: Callable[[], _T]) -> _T:
+        """Make a synchronous step on the loop of the generation, from any thread."""
+        ...
+
+
+@final
+class Generation:
+    """One finite turn of an agent, and the only way in for what corrects it.
+
+    Made by `LiveRuntime.open_generation`, used once as `async with ... as generation`. The block
+    is entered and left in one task. What its body raises leaves it, the same object. A
+    generation that was stopped, or whose call budget is spent, ends its block quietly; `outcome`
+    and `reason` tell.
+    """
+
+    def __init__(
+        self,
+        host: Host,
+        context: Context,
+        checkpoint: Callable[[Generation], Awaitable[object]] | None,
+        limits: Limits,
+    ) -> None:
+        self._host = host
+        self._context = context
+        self._save = checkpoint
+        self._limits = limits
+        self._k: type[Primitives]
+        self._state: GenerationState
+        self._entered = False
+        self._steps = 0  # how many steps run or wait for the lock
+        self._busy = False  # one of them is a boundary or a finish
+        self._left = False  # an exception has left one
+        self._call: HostCall | None = None
+        self._proposed: str | None = None
+
+    # ------------------------------------------------------------------------ reading
+
+    @property
+    def id(self) -> str:
+        """The id that anchors a steer to this generation."""
+        return self._state.id
+
+    @property
+    def text(self) -> str | None:
+        """The text last proposed to finish with, `None` before; whatever came of it."""
+        return self._state.text
+
+    @property
+    def outcome(self) -> str | None:
+        """`"finished"`, `"failed"` or `"detached"`; `None` until the terminal event."""
+        outcome = self._state.outcome
+        return None if outcome is None else outcome.value
+
+    @property
+    def reason(self) -> str | None:
+        """Why it did not finish, a held reason of the contract; `None` if it did, or still runs."""
+        return self._state.reason
+
+    @property
+    def request_count(self) -> int:
+        """How many requests were begun."""
+        return self._state.requests
+
+    # ------------------------------------------------------------------------- the block
+
+    @enable_ki_protection
+    async def __aenter__(self) -> Generation:
+        """Open the generation.
+
+        A checkpoint; if it is cancelled, nothing was opened.
+
+        Raises:
+            GenerationActive: another generation of the runtime is active.
+            SteeringRefused: the runtime is closed, or the initial input is not acceptable.
+        """
+        if self._entered:
+            raise Misuse("a generation is used once; open another one")
+        self._k = k = primitives()
+        await k.lowlevel.checkpoint()
+        self._state = self._host.open()
+        self._entered = True
+        self._lock = k.Lock()  # the checkpoint lock
+        self._turn = k.Lock()  # submitters that found the drainer not parked, in order
+        self._steered = k.Event()
+        self._sender, self._receiver = k.open_memory_channel(0)
+        # A scope of our own outside the nursery: stop cancels it, and it alone knows whether
+        # what leaves the block is ours to swallow.
+        self._scope = k.CancelScope()
+        self._scope.__enter__()
+        self._manager = k.open_nursery()
+        self._nursery = await self._manager.__aenter__()  # does not wait
+        self._nursery.start_soon(self._drain)
+        self._block = self._cancellations = Cancellations(k.lowlevel.current_task())
+        self._idle = k.Event()  # no step runs, once the block is being left
+        self._host.bind(self)
+        return self
+
+    @enable_ki_protection
+    async def __aexit__(
+        self,
+        exc_type: type[BaseException] | None,
+        exc: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> bool:
+        k, leaving = self._k, exc
+        try:
+            if exc is None:
+                await self._leave()
+        except BaseException as failure:  # noqa: BLE001  # leaves the block below
+            leaving = failure
+        # I9, I17: published before anything is awaited, even where the rest of this function
+        # cannot work any more (an async generator that is finalised late, in another task).
+        if leaving is not None:
+            self._end_by(leaving)
+        arrived = await self._unwind()
+        if arrived is not None:
+            if leaving is not None and isinstance(arrived, k.Cancelled):
+                # What the body raised leaves; the cancellation is asked for again, as
+                # asyncio.TaskGroup does, so that the next await of the host raises it.
+                self._block.ask_again()
+            else:
+                leaving = arrived
+        try:
+            if self._scope.__exit__(
+                type(leaving) if leaving is not None else None,
+                leaving,
+                leaving.__traceback__ if leaving is not None else None,
+            ):
+                return True
+            if leaving is None or leaving is exc:
+                return False
+            raise leaving
+        finally:
+            del leaving, arrived, exc
+
+    async def _leave(self) -> None:
+        """The body left normally: finish what was proposed, or say that nobody did."""
+        state = self._state
+        if state.decided:
+            return
+        if self._proposed is not None:
+            # Admission closes first, so that nothing is accepted that no request could carry.
+            self._end(Cause.LEAVE)
+            await self.finish_proposed()
+        elif self._expired():
+            self._end(Cause.CANCEL)
+        else:
+            raise GenerationUnfinished("the block was left without a proposal to finish")
+
+    async def _unwind(self) -> BaseException | None:
+        """Leave nothing of the generation behind; what arrived meanwhile, if anything did."""
+        arrived: BaseException | None = None
+        # Scopes around are not heard while the last tasks are waited for; a native cancellation
+        # and Ctrl-C are, and are the caller's.
+        self._nursery.cancel_scope.shield = True
+        while self._steps:  # in another task than this; its write has no more than its grace
+            try:
+                await self._idle.wait()
+            except BaseException as exc:  # noqa: BLE001  # leaves the block
+                arrived = exc
+        try:
+            await self._manager.__aexit__(None, None, None)
+        except BaseException as exc:  # noqa: BLE001  # leaves the block
+            arrived = only(exc)
+        finally:
+            self._sender.close()
+            self._host.unbind(self)
+        return arrived
+
+    # ---------------------------------------------------------------------- the channel
+
+    @enable_ki_protection
+    async def _drain(self) -> None:
+        """Receive and wake. The open end is the open admission.
+
+        Every way out closes the end, and with it the generation, so that no submitter is ever
+        parked for ever.
+        """
+        k = self._k
+        try:
+            async for _ in self._receiver:
+                self._steered.set()
+        except k.ClosedResourceError:
+            pass  # the generation closed its admission
+        except k.Cancelled:
+            # This task ends as it is asked to; the body hears of it by the scope.
+            self._end(Cause.CANCEL)
+            self._scope.cancel()
+        finally:
+            self._receiver.close()
+
+    @property
+    def crowded(self) -> bool:
+        """Whether submitters wait already."""
+        return self._turn.locked()
+
+    def hand_off(self, record: object) -> bool:
+        """Give the parked drainer one input: the moment of admission.
+
+        Returns:
+            `False` if the drainer is not parked yet. Nothing has happened then: wait, and
+            decide again.
+        """
+        try:
+            self._sender.send_nowait(record)
+        except (self._k.WouldBlock, self._k.BrokenResourceError):
+            return False
+        return True
+
+    @enable_ki_protection
+    async def submit(self, admit: Callable[[], _T | None]) -> _T:
+        """Call `admit` until it decides; submitters that have to wait are served in order.
+
+        A checkpoint. Every point where a submitter can be suspended lies before the hand-off
+        that `admit` makes, and after it there is none (I12). The drainer parks again within a
+        few steps of the scheduler, whatever the loop does (I13).
+        """
+        await self._k.lowlevel.checkpoint()
+        if not self._turn.locked() and (decided := admit()) is not None:
+            return decided
+        async with self._turn:
+            while (decided := admit()) is None:
+                await self._k.lowlevel.checkpoint()
+            return decided
+
+    async def wait_steered(self) -> None:
+        """Wait until an input waits for the next boundary, or the generation is ending.
+
+        For a cooperative tool that can return early. Nothing is cancelled for it, and nothing
+        is promised of what the next boundary will find. A checkpoint; cancelling it changes
+        nothing.
+        """
+        await self._k.lowlevel.checkpoint()
+        while self._state.admitting and not self._state.steered:
+            self._steered = self._k.Event() if self._steered.is_set() else self._steered
+            await self._steered.wait()
+
+    # ---------------------------------------------------------------------------- steps
+
+    @enable_ki_protection
+    async def boundary(self) -> bool:
+        """Write what waits, in order of acceptance: the point just before a model request.
+
+        A checkpoint. Whatever exception leaves it ends the generation: a cancellation detaches
+        it, a failed write fails it. A running write is not torn by cancelling this; it gets
+        `Limits.write_grace` seconds. At most `Limits.pending` inputs are written, those that are
+        accepted meanwhile included.
+
+        Returns:
+            `True`: make the request. `False`: make none, the generation is over (stopped, or
+            its call budget is spent).
+
+        Raises:
+            GenerationBusy: another step of the generation is under way.
+            GenerationOver: it has ended, by a finish or by what an earlier step raised.
+            Exception: what the context's `add_message` raised.
+        """
+        if self._proposed is not None:
+            raise Misuse("a proposal to finish waits: take the next step of requests()")
+        if self._state.batch_out:
+            raise GenerationBusy("a taken batch is neither sent nor given back yet")
+        return await self._alone(self._write_pending)
+
+    @enable_ki_protection
+    async def finish(self, text: str) -> bool:
+        """Save, then finish with `text` unless inputs were accepted in time.
+
+        A checkpoint, in both senses. Submissions go on being accepted while the host's
+        checkpoint runs; whether the generation goes on is decided after it. Whatever exception
+        leaves it ends the generation.
+
+        Args:
+            text: the final answer; it stays readable as `text`, whatever comes of it.
+
+        Returns:
+            `True`: finished. `False`: not; go on to the next boundary, which tells whether a
+            request follows.
+
+        Raises:
+            Misuse: no request is open, or it was proposed to finish with it before.
+            GenerationBusy: another step of the generation is under way.
+            GenerationOver: it has ended, by a finish or by what an earlier step raised.
+            Exception: what the checkpoint raised.
+        """
+        self.propose(text)
+        return await self.finish_proposed()
+
+    @enable_ki_protection
+    async def checkpoint(self) -> None:
+        """Save now, through the checkpoint that the generation was opened with.
+
+        It takes the lock that boundaries and the finish take, so a save never sees half a
+        batch. A checkpoint in both senses; what leaves it ends the generation, as for
+        `boundary`.
+
+        Raises:
+            GenerationBusy: called by a write or a checkpoint, it would wait for itself.
+            GenerationOver: it has ended, by a finish or by what an earlier step raised.
+            Exception: what the host's checkpoint raised.
+        """
+        if self._call is not None and self._call is calling.get():
+            raise GenerationBusy("a write or checkpoint cannot wait for its own end")
+        await self._step(self._save_only)
+
+    def requests(self) -> Requests:
+        """The requests of this generation; each step of the iterator is a request boundary."""
+        return Requests(self)
+
+    def take(self) -> Batch:
+        """Take what waits, for a request that the host itself sends.
+
+        For loops that the runtime does not own. Synchronous, and legal from any thread. Empty
+        when nothing waits, or no request may follow. Exactly one of `Batch.sent`,
+        `Batch.unsent` or the end of the generation settles the batch.
+
+        Raises:
+            GenerationBusy: a boundary, a finish or another batch is under way.
+        """
+
+        def take() -> Batch:
+            if self._busy:
+                raise GenerationBusy("a boundary or a finish of this generation is under way")
+            records = self._state.take()
+            return Batch(self._host.on_loop, self._state, records)
+
+        return self._host.on_loop(take)
+
+    # What `requests` is made of; not for hosts.
+
+    @property
+    def proposed(self) -> bool:
+        return self._proposed is not None
+
+    @property
+    def written(self) -> tuple[str, ...]:
+        return self._state.request_inputs
+
+    def propose(self, text: str) -> None:
+        if not isinstance(text, str):
+            raise TypeError(f"the text to finish with is a str, not {type(text).__name__}")
+        state = self._state
+        if self._proposed is not None or (not state.proposable and not state.decided):
+            raise Misuse("each request can be proposed to finish with once: make another one")
+        self._proposed = text
+
+    @enable_ki_protection
+    async def finish_proposed(self) -> bool:
+        text, self._proposed = self._proposed, None
+        return await self._alone(self._save_and_finish, text or "")
+
+    async def _alone(self, step: Callable[..., Awaitable[bool]], *args: Any) -> bool:
+        """Make a boundary or a finish: one at a time."""
+        if self._busy:
+            raise GenerationBusy("a boundary or a finish of this generation is under way")
+        self._busy = True
+        try:
+            return await self._step(step, *args)
+        finally:
+            self._busy = False
+
+    async def _step(self, step: Callable[..., Awaitable[bool]], *args: Any) -> bool:
+        """Make one step under the checkpoint lock; what leaves it is the end."""
+        k, state = self._k, self._state
+        if self._left or state.outcome is Outcome.FINISHED:
+            await k.lowlevel.checkpoint()  # a cancellation goes before our complaint
+            raise GenerationOver(f"generation {state.id!r} has ended")
+        cancellations = Cancellations(k.lowlevel.current_task())
+        self._steps += 1
+        try:
+            async with self._lock:
+                self._cancellations = cancellations
+                return not state.decided and await step(*args)
+        except BaseException as exc:
+            self._left = True
+            self._end_by(exc)
+            raise
+        finally:
+            self._steps -= 1
+            if not self._steps:
+                self._idle.set()
+
+    # ----------------------------------------------------------------- steps, under the lock
+
+    async def _write_pending(self) -> bool:
+        state = self._state
+        if not state.begin_boundary():
+            return False
+        room = self._limits.pending + 1  # the initial input is one more
+        while room and (record := state.next_write()) is not None:
+            # Control comes back here between writes: only this task sees a native cancellation.
+            await self._host_call(self._write, record)
+            room -= 1
+        if await self._is_over():
+            return False
+        state.begin_request()
+        return True
+
+    async def _write(self, call: HostCall, record: Record) -> None:
+        """Write one input, in the child task, and settle it."""
+        state = self._state
+        # Synchronously before the write: nothing is begun once cancellation is wanted (I4).
+        if self._wanted():
+            self._end(Cause.CANCEL)
+            return
+        await call.guard(self._context.add_message, state.begin(record))
+        error, told = call.error, call.told
+        if error is None and not told:
+            state.settle(record, WriteEnd.RETURNED, None)
+            return
+        self._end_after(call)
+        confirmed = None
+        if not told and isinstance(error, ContextUnchanged):
+            end = WriteEnd.UNCHANGED
+        else:
+            end = WriteEnd.TOLD if told else WriteEnd.RAISED
+            confirmed = await self._confirm(call, record.id)
+        detail = "" if error is None else format_exception_only(error)[-1].strip()
+        state.settle(record, end, confirmed, detail[:DETAIL_CHARS])
+
+    async def _confirm(self, call: HostCall, input_id: str) -> bool | None:
+        """What the context says of an input whose write did not return unchallenged."""
+        confirm = getattr(self._context, "confirm", None)
+        if confirm is None:
+            return None
+        question = HostCall(self._k)
+        question.hurry(self._limits.confirm_timeout)
+        answer = await question.guard(confirm, input_id)
+        if question.error is not None and not isinstance(question.error, Exception):
+            call.error = question.error
+        # Only a plain answer in time is one; anything else proves nothing.
+        return answer if isinstance(answer, bool) and not question.told else None
+
+    async def _save_and_finish(self, text: str) -> bool:
+        state = self._state
+        state.propose(text)
+        if self._save is not None:
+            await self._host_call(self._write_checkpoint, self._save)
+        # From here to the end no await: a racing submission is before the check or after it.
+        if self._wanted():
+            self._end(Cause.CANCEL)
+        if not state.decided:
+            finished = state.finish()
+            self._close_if_ended()
+            return finished
+        await self._k.lowlevel.checkpoint()
+        return False
+
+    async def _save_only(self) -> bool:
+        if self._save is not None:
+            await self._host_call(self._write_checkpoint, self._save)
+        return not await self._is_over()
+
+    async def _write_checkpoint(
+        self, call: HostCall, save: Callable[[Generation], Awaitable[object]]
+    ) -> None:
+        if self._wanted():
+            self._end(Cause.CANCEL)
+            return
+        await call.guard(save, self)
+        if call.error is not None or call.told:
+            self._end_after(call)
+
+    async def _host_call(self, body: Callable[..., Awaitable[None]], *args: Any) -> None:
+        call = self._call = HostCall(self._k)
+        try:
+            await call.run(body, call, *args, interrupted=self._interrupted)
+        finally:
+            self._call = None
+
+    def _interrupted(self, exc: BaseException) -> None:
+        self._end(Cause.CANCEL)
+
+    async def _is_over(self) -> bool:
+        """Whether nothing may follow this step, looked at once more at its end."""
+        if self._wanted():
+            self._end(Cause.CANCEL)
+            await self._k.lowlevel.checkpoint()  # raises the cancellation where it can be seen
+        return self._state.decided
+
+    # ------------------------------------------------------------------------------- end
+
+    def _wanted(self) -> bool:
+        """Whether cancellation is wanted: by the calling task, a scope around it, or the end.
+
+        In the child of a step it sees what the step's own task would see: the child stands in
+        the same scopes, and native cancellations are counted at the task.
+        """
+        return self._state.decided or self._expired() or bool(self._cancellations)
+
+    def _expired(self) -> bool:
+        # Both backends tell of a cancelled scope as of a deadline in the past; one that has
+        # passed but was not noticed yet counts, too.
+        return self._k.current_effective_deadline() <= self._k.current_time()
+
+    def ended(self) -> None:
+        """The state was ended from outside (stop, close): do what follows, cancel the body."""
+        self._close_if_ended()
+        self._scope.cancel()
+
+    def _end_after(self, call: HostCall) -> None:
+        """End the generation for a write or checkpoint that did not return unchallenged."""
+        self._end(Cause.CANCEL if call.told or self._wanted() else Cause.FAIL, call.error)
+
+    def _end_by(self, exc: BaseException) -> None:
+        self._end(Cause.CANCEL if is_cancellation(self._k, exc) else Cause.FAIL, exc)
+
+    def _end(self, cause: Cause, error: BaseException | None = None) -> None:
+        """End the generation, in one synchronous step; the first cause decides."""
+        self._state.end(cause, "" if error is None else type(error).__name__)
+        self._close_if_ended()
+
+    def _close_if_ended(self) -> None:
+        state = self._state
+        if state.admitting:
+            return
+        self._receiver.close()
+        self._steered.set()
+        if state.phase is not Phase.LEAVING and self._call is not None:
+            self._call.hurry(self._limits.write_grace)
