@@ -28,6 +28,8 @@ from ._core.values import Input as Input
 from ._core.values import Limits as Limits
 from ._core.values import Receipt as Receipt
 from ._engine.batch import Batch as Batch
+from ._engine.block import GenerationBlock as GenerationBlock
+from ._engine.generation import Checkpoint as Checkpoint
 from ._engine.generation import Context as Context
 from ._engine.generation import Generation as Generation
 from ._engine.requests import Request as Request

@@ -22,8 +22,8 @@ from ._core.session import Session
 from ._core.tables import Kind, Mode
 from ._core.values import Input, Json, Limits, Receipt
 from ._core.values import new_id as random_id
-from ._engine.generation import Context, Generation
-from ._engine.host_call import calling
+from ._engine.block import GenerationBlock
+from ._engine.generation import Checkpoint, Context, Generation
 from ._loops import AGAIN, Loops, Waiter
 from ._subscription import Subscription
 
@@ -31,7 +31,6 @@ __all__ = ["FromThread", "LiveRuntime"]
 
 _T = TypeVar("_T")
 
-Checkpoint = Callable[[Generation], Awaitable[object]]
 Turn = Callable[[Generation], Awaitable[object]]
 
 _SETTLES = frozenset(
@@ -74,7 +73,7 @@ class _Host:
             self._runtime._generation = None
         self._runtime._loops.unbind()
 
-    def on_loop(self, step: Callable[[], _T]) -> _T:
+    def on_loop(self, step: Callable[[], _T], /) -> _T:
         return self._runtime._loops.step(step)
 
 
@@ -238,7 +237,7 @@ class LiveRuntime:
             # A generation that was opened meanwhile has a drainer to hand to.
         if self._generation is None:
             return self._loops.step(lambda: self._admit_or_again(offer))
-        return await self._generation.submit(lambda: self._admit(offer))
+        return await self._generation._submit(lambda: self._admit(offer))
 
     def _admit(self, offer: Offer) -> Receipt | None:
         """Decide, hand off, record: one synchronous step, the whole of admission.
@@ -255,13 +254,13 @@ class LiveRuntime:
             return place.receipt()
         if place is not None:
             generation = self._generation
-            if generation is None or not generation.hand_off(offer):
+            if generation is None or not generation._hand_off(offer):
                 return None
         return session.accept(offer, place).receipt()
 
     def _admit_or_again(self, offer: Offer) -> Receipt:
         """`_admit` as a step that the loop makes for another thread."""
-        crowded = self._generation is not None and self._generation.crowded
+        crowded = self._generation is not None and self._generation._crowded
         receipt = None if crowded else self._admit(offer)  # others came before
         return cast("Receipt", AGAIN) if receipt is None else receipt
 
@@ -288,7 +287,7 @@ class LiveRuntime:
         """
         self._loops.step(self._close)
         await anyio_checkpoint()
-        if calling.get() is None:
+        if self._generation is None or not self._generation._calling:
             await self._until(lambda: self._session.active is None, self._waiters)
 
     def _close(self) -> None:
@@ -299,7 +298,7 @@ class LiveRuntime:
         active = self._session.active
         end()
         if active is not None and self._generation is not None:
-            self._generation.ended()
+            self._generation._ended()
         self._wake(self._waiters)
 
     # ----------------------------------------------------------------------- generations
@@ -313,7 +312,7 @@ class LiveRuntime:
         checkpoint: Checkpoint | None = None,
         max_requests: int | None = None,
         initial_written: bool = False,
-    ) -> Generation:
+    ) -> GenerationBlock:
         """Open a generation: `async with runtime.open_generation(...) as generation`.
 
         Args:
@@ -349,7 +348,7 @@ class LiveRuntime:
                 initial_written=initial_written,
             )
 
-        return Generation(_Host(self, open), context, checkpoint, self._limits)
+        return GenerationBlock(_Host(self, open), context, checkpoint, self._limits)
 
     async def serve(
         self,
@@ -406,9 +405,9 @@ class LiveRuntime:
                 await self._until(ready, self._waiters)
                 if self._stopping or session.closed:
                     return
-                generation = Generation(_Host(self, open_next), context, checkpoint, self._limits)
+                block = GenerationBlock(_Host(self, open_next), context, checkpoint, self._limits)
                 try:
-                    async with generation:
+                    async with block as generation:
                         await turn(generation)
                 except _NothingWaits:
                     continue
@@ -450,23 +449,21 @@ class LiveRuntime:
             self._wake(self._settling.get(data["input_id"], ()))
 
     def _wake(self, waiters: Collection[Waiter]) -> None:
-        for waiter in waiters:
+        for waiter in tuple(waiters):  # another thread may leave it meanwhile
             waiter.wake()
 
     async def _until(self, ready: Callable[[], bool], waiters: set[Waiter]) -> None:
         """Wait until `ready()`; not a checkpoint if it is so already."""
 
-        def register() -> bool:
+        def register() -> Waiter | None:
             if ready():
-                return False
-            waiters.add(waiter)
-            return True
-
-        while True:
+                return None
             waiter = Waiter()
-            # Looked at and registered in one step: no wake-up is lost in between.
-            if not self._loops.step(register):
-                return
+            waiters.add(waiter)
+            return waiter
+
+        # Looked at and registered in one step: no wake-up is lost in between.
+        while (waiter := self._loops.step(register)) is not None:
             try:
                 await waiter.wait()
             finally:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection
 from typing import final
 
-from .errors import GenerationBusy, InternalError
+from .errors import InternalError
 from .events import EventLog
 from .record import Record
 from .tables import (
@@ -136,17 +136,13 @@ class GenerationState:
         return any(r.stage is Stage.WAITING for r in self.queue if r is not self.initial)
 
     @property
-    def _spent(self) -> bool:
+    def spent(self) -> bool:
         return self.max_requests is not None and self.requests >= self.max_requests
 
     # ----------------------------------------------------------------------- boundary
 
-    def begin_boundary(self) -> bool:
-        """Whether a request may follow; if not, the generation ends here."""
-        if self._spent:
-            self.end(Cause.BUDGET)
+    def begin_boundary(self) -> None:
         self._written = []
-        return not self.decided
 
     def next_write(self) -> Record | None:
         """The input that is to be written next, `None` when the drain is done."""
@@ -188,11 +184,8 @@ class GenerationState:
     # --------------------------------------------------------------- two-step boundary
 
     def take(self) -> tuple[Record, ...]:
-        """Mark what waits as taken; empty when no request may follow."""
-        if self._taken is not None:
-            raise GenerationBusy("a batch of this generation is neither sent nor given back yet")
-        if self.phase is Phase.LEAVING or not self.begin_boundary():
-            return ()
+        """Mark what waits as taken. One batch is out at a time."""
+        self.begin_boundary()
         self._taken = tuple(self.queue)
         for record in self._taken:
             record.step(Step.TAKE)
@@ -230,22 +223,17 @@ class GenerationState:
         self.text = text
         self.proposable = False
 
-    def finish(self) -> bool:
-        """Finish, or go on because accepted inputs wait and a request is left for them.
+    def goes_on(self) -> bool:
+        """Whether accepted inputs wait and a request is left for them: then they keep it open.
 
-        This is the check of the contract's section 6, step 2, and its step 3: one step, so that
-        a racing submission is either before it (and keeps the generation open) or after it (and
-        is refused).
+        The check of the contract's section 6, step 2. Where it says no, `end` follows in the
+        same step, so that a racing submission is either before the check (and keeps the
+        generation open) or after the end (and is refused).
         """
-        if self.phase is Phase.OPEN and self.queue:
-            if not self._spent:
-                ids = tuple(record.id for record in self.queue)
-                self._log.append(
-                    "generation.continued", {"generation_id": self.id, "input_ids": ids}
-                )
-                return False
-            self.end(Cause.FINISH_SPENT)
-        self.end(Cause.FINISH)
+        if not self.queue or self.spent:
+            return False
+        ids = tuple(record.id for record in self.queue)
+        self._log.append("generation.continued", {"generation_id": self.id, "input_ids": ids})
         return True
 
     # ----------------------------------------------------------------------------- end

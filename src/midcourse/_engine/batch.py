@@ -17,7 +17,7 @@ _T = TypeVar("_T")
 class OnLoop(Protocol):
     """Makes a synchronous step on the runtime's loop, from any thread."""
 
-    def __call__(self, step: Callable[[], _T]) -> _T: ...
+    def __call__(self, step: Callable[[], _T], /) -> _T: ...
 
 
 @final

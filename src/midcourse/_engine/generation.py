@@ -1,7 +1,7 @@
-"""One running generation: the drainer, the boundary, the finish, the block.
+"""One running generation: the drainer, the boundary, the finish, the end.
 
 The way of an input: the runtime decides (`Session.place`), hands it to the parked drainer
-(`hand_off`) and records it, in one synchronous step. `boundary` takes the checkpoint lock and
+(`_hand_off`) and records it, in one synchronous step. `boundary` takes the checkpoint lock and
 writes what waits, each write in a child task (`HostCall`) that settles it. `finish` saves under
 the same lock, then decides in one step whether the generation goes on. Every end, whoever brings
 it, goes through `_end`: state first, then the channel, then a running call is asked to hurry.
@@ -11,21 +11,23 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 from traceback import format_exception_only
-from types import TracebackType
-from typing import Any, Protocol, TypeVar, final
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, TypeVar, final
 
-from midcourse._core.errors import GenerationBusy, GenerationOver, GenerationUnfinished, Misuse
+from midcourse._core.errors import GenerationBusy, GenerationOver, Misuse
 from midcourse._core.generation import GenerationState
 from midcourse._core.record import Record
 from midcourse._core.tables import Cause, Outcome, Phase, WriteEnd
 from midcourse._core.values import ContextUnchanged, Json, Limits
 
-from .backend import Cancellations, Primitives, enable_ki_protection, primitives
-from .batch import Batch
-from .host_call import HostCall, calling, is_cancellation, only
+from .backend import Cancellations, Primitives, enable_ki_protection
+from .batch import Batch, OnLoop
+from .host_call import HostCall, calling, is_cancellation, is_grave
 from .requests import Requests
 
-__all__ = ["Context", "Generation", "Host"]
+if TYPE_CHECKING:
+    import trio
+
+__all__ = ["Checkpoint", "Context", "Generation"]
 
 _T = TypeVar("_T")
 
@@ -39,51 +41,45 @@ class Context(Protocol):
         """Append one message. It should be cancellable, and change all or nothing."""
 
 
-class Host(Protocol):
-    """What a generation needs of the runtime that opened it."""
-
-    def open(self) -> GenerationState:
-        """Make the generation the active one, or refuse. Synchronous."""
-        ...
-
-    def bind(self, generation: Generation) -> None:
-        """The generation runs on this loop from now on; its opening becomes visible."""
-
-    def unbind(self, generation: Generation) -> None:
-        """Nothing of the generation is left."""
-
-    def on_loop(self, step: Callable[[], _T]) -> _T:
-        """Make a synchronous step on the loop of the generation, from any thread."""
-        ...
+Checkpoint: TypeAlias = "Callable[[Generation], Awaitable[object]]"
+"""The host's durable save."""
 
 
 @final
 class Generation:
     """One finite turn of an agent, and the only way in for what corrects it.
 
-    Made by `LiveRuntime.open_generation`, used once as `async with ... as generation`. The block
-    is entered and left in one task. What its body raises leaves it, the same object. A
-    generation that was stopped, or whose call budget is spent, ends its block quietly; `outcome`
-    and `reason` tell.
+    Entering the block of `LiveRuntime.open_generation` makes it. A generation that was stopped,
+    or whose call budget is spent, ends quietly; `outcome` and `reason` tell.
     """
 
     def __init__(
         self,
-        host: Host,
+        k: type[Primitives],
+        state: GenerationState,
+        *,
         context: Context,
-        checkpoint: Callable[[Generation], Awaitable[object]] | None,
+        checkpoint: Checkpoint | None,
         limits: Limits,
+        on_loop: OnLoop,
+        cancel: Callable[[], object],
     ) -> None:
-        self._host = host
+        self._k = k
+        self._state = state
         self._context = context
         self._save = checkpoint
         self._limits = limits
-        self._k: type[Primitives]
-        self._state: GenerationState
-        self._entered = False
+        self._on_loop = on_loop
+        self._cancel = cancel  # the body
+        self._sender, self._receiver = k.open_memory_channel(0)
+        self._turn = k.Lock()  # submitters that found the drainer not parked, in order
+        self._steered = k.Event()
+        self._lock = k.Lock()  # the checkpoint lock
         self._steps = 0  # how many steps run or wait for the lock
         self._busy = False  # one of them is a boundary or a finish
         self._left = False  # an exception has left one
+        self._idle: trio.Event | None = None  # somebody waits until no step runs
+        self._block = self._cancellations = Cancellations(k.lowlevel.current_task())
         self._call: HostCall | None = None
         self._proposed: str | None = None
 
@@ -115,112 +111,6 @@ class Generation:
         """How many requests were begun."""
         return self._state.requests
 
-    # ------------------------------------------------------------------------- the block
-
-    @enable_ki_protection
-    async def __aenter__(self) -> Generation:
-        """Open the generation.
-
-        A checkpoint; if it is cancelled, nothing was opened.
-
-        Raises:
-            GenerationActive: another generation of the runtime is active.
-            SteeringRefused: the runtime is closed, or the initial input is not acceptable.
-        """
-        if self._entered:
-            raise Misuse("a generation is used once; open another one")
-        self._k = k = primitives()
-        await k.lowlevel.checkpoint()
-        self._state = self._host.open()
-        self._entered = True
-        self._lock = k.Lock()  # the checkpoint lock
-        self._turn = k.Lock()  # submitters that found the drainer not parked, in order
-        self._steered = k.Event()
-        self._sender, self._receiver = k.open_memory_channel(0)
-        # A scope of our own outside the nursery: stop cancels it, and it alone knows whether
-        # what leaves the block is ours to swallow.
-        self._scope = k.CancelScope()
-        self._scope.__enter__()
-        self._manager = k.open_nursery()
-        self._nursery = await self._manager.__aenter__()  # does not wait
-        self._nursery.start_soon(self._drain)
-        self._block = self._cancellations = Cancellations(k.lowlevel.current_task())
-        self._idle = k.Event()  # no step runs, once the block is being left
-        self._host.bind(self)
-        return self
-
-    @enable_ki_protection
-    async def __aexit__(
-        self,
-        exc_type: type[BaseException] | None,
-        exc: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> bool:
-        k, leaving = self._k, exc
-        try:
-            if exc is None:
-                await self._leave()
-        except BaseException as failure:  # noqa: BLE001  # leaves the block below
-            leaving = failure
-        # I9, I17: published before anything is awaited, even where the rest of this function
-        # cannot work any more (an async generator that is finalised late, in another task).
-        if leaving is not None:
-            self._end_by(leaving)
-        arrived = await self._unwind()
-        if arrived is not None:
-            if leaving is not None and isinstance(arrived, k.Cancelled):
-                # What the body raised leaves; the cancellation is asked for again, as
-                # asyncio.TaskGroup does, so that the next await of the host raises it.
-                self._block.ask_again()
-            else:
-                leaving = arrived
-        try:
-            if self._scope.__exit__(
-                type(leaving) if leaving is not None else None,
-                leaving,
-                leaving.__traceback__ if leaving is not None else None,
-            ):
-                return True
-            if leaving is None or leaving is exc:
-                return False
-            raise leaving
-        finally:
-            del leaving, arrived, exc
-
-    async def _leave(self) -> None:
-        """The body left normally: finish what was proposed, or say that nobody did."""
-        state = self._state
-        if state.decided:
-            return
-        if self._proposed is not None:
-            # Admission closes first, so that nothing is accepted that no request could carry.
-            self._end(Cause.LEAVE)
-            await self.finish_proposed()
-        elif self._expired():
-            self._end(Cause.CANCEL)
-        else:
-            raise GenerationUnfinished("the block was left without a proposal to finish")
-
-    async def _unwind(self) -> BaseException | None:
-        """Leave nothing of the generation behind; what arrived meanwhile, if anything did."""
-        arrived: BaseException | None = None
-        # Scopes around are not heard while the last tasks are waited for; a native cancellation
-        # and Ctrl-C are, and are the caller's.
-        self._nursery.cancel_scope.shield = True
-        while self._steps:  # in another task than this; its write has no more than its grace
-            try:
-                await self._idle.wait()
-            except BaseException as exc:  # noqa: BLE001  # leaves the block
-                arrived = exc
-        try:
-            await self._manager.__aexit__(None, None, None)
-        except BaseException as exc:  # noqa: BLE001  # leaves the block
-            arrived = only(exc)
-        finally:
-            self._sender.close()
-            self._host.unbind(self)
-        return arrived
-
     # ---------------------------------------------------------------------- the channel
 
     @enable_ki_protection
@@ -234,21 +124,19 @@ class Generation:
         try:
             async for _ in self._receiver:
                 self._steered.set()
-        except k.ClosedResourceError:
-            pass  # the generation closed its admission
-        except k.Cancelled:
-            # This task ends as it is asked to; the body hears of it by the scope.
-            self._end(Cause.CANCEL)
-            self._scope.cancel()
+        except (k.ClosedResourceError, k.Cancelled):
+            pass  # admission was closed, or this task does as it is told: it ends
         finally:
-            self._receiver.close()
+            if self._state.admitting:
+                self._end(Cause.CANCEL)
+                self._cancel()
 
     @property
-    def crowded(self) -> bool:
+    def _crowded(self) -> bool:
         """Whether submitters wait already."""
         return self._turn.locked()
 
-    def hand_off(self, record: object) -> bool:
+    def _hand_off(self, offer: object) -> bool:
         """Give the parked drainer one input: the moment of admission.
 
         Returns:
@@ -256,13 +144,13 @@ class Generation:
             decide again.
         """
         try:
-            self._sender.send_nowait(record)
-        except (self._k.WouldBlock, self._k.BrokenResourceError):
+            self._sender.send_nowait(offer)
+        except self._k.WouldBlock:
             return False
         return True
 
     @enable_ki_protection
-    async def submit(self, admit: Callable[[], _T | None]) -> _T:
+    async def _submit(self, admit: Callable[[], _T | None]) -> _T:
         """Call `admit` until it decides; submitters that have to wait are served in order.
 
         A checkpoint. Every point where a submitter can be suspended lies before the hand-off
@@ -336,8 +224,8 @@ class Generation:
             GenerationOver: it has ended, by a finish or by what an earlier step raised.
             Exception: what the checkpoint raised.
         """
-        self.propose(text)
-        return await self.finish_proposed()
+        self._propose(text)
+        return await self._finish_proposed()
 
     @enable_ki_protection
     async def checkpoint(self) -> None:
@@ -352,9 +240,9 @@ class Generation:
             GenerationOver: it has ended, by a finish or by what an earlier step raised.
             Exception: what the host's checkpoint raised.
         """
-        if self._call is not None and self._call is calling.get():
+        if self._calling:
             raise GenerationBusy("a write or checkpoint cannot wait for its own end")
-        await self._step(self._save_only)
+        await self._step(self._save_only, None)
 
     def requests(self) -> Requests:
         """The requests of this generation; each step of the iterator is a request boundary."""
@@ -370,49 +258,41 @@ class Generation:
         Raises:
             GenerationBusy: a boundary, a finish or another batch is under way.
         """
+        return self._on_loop(self._take)
 
-        def take() -> Batch:
-            if self._busy:
-                raise GenerationBusy("a boundary or a finish of this generation is under way")
-            records = self._state.take()
-            return Batch(self._host.on_loop, self._state, records)
+    def _take(self) -> Batch:
+        state = self._state
+        if self._busy or state.batch_out:
+            raise GenerationBusy("another step of this generation is under way")
+        self._end_if_spent()
+        return Batch(self._on_loop, state, state.take() if state.admitting else ())
 
-        return self._host.on_loop(take)
-
-    # What `requests` is made of; not for hosts.
-
-    @property
-    def proposed(self) -> bool:
-        return self._proposed is not None
-
-    @property
-    def written(self) -> tuple[str, ...]:
-        return self._state.request_inputs
-
-    def propose(self, text: str) -> None:
+    def _propose(self, text: str) -> None:
         if not isinstance(text, str):
             raise TypeError(f"the text to finish with is a str, not {type(text).__name__}")
         state = self._state
-        if self._proposed is not None or (not state.proposable and not state.decided):
+        if self._proposed is not None or not (state.proposable or state.decided):
             raise Misuse("each request can be proposed to finish with once: make another one")
         self._proposed = text
 
     @enable_ki_protection
-    async def finish_proposed(self) -> bool:
-        text, self._proposed = self._proposed, None
-        return await self._alone(self._save_and_finish, text or "")
+    async def _finish_proposed(self) -> bool:
+        return await self._alone(self._save_and_finish)
 
-    async def _alone(self, step: Callable[..., Awaitable[bool]], *args: Any) -> bool:
+    async def _alone(self, step: Callable[[str | None], Awaitable[bool]]) -> bool:
         """Make a boundary or a finish: one at a time."""
         if self._busy:
             raise GenerationBusy("a boundary or a finish of this generation is under way")
         self._busy = True
+        proposed, self._proposed = self._proposed, None
         try:
-            return await self._step(step, *args)
+            return await self._step(step, proposed)
         finally:
             self._busy = False
 
-    async def _step(self, step: Callable[..., Awaitable[bool]], *args: Any) -> bool:
+    async def _step(
+        self, step: Callable[[str | None], Awaitable[bool]], proposed: str | None
+    ) -> bool:
         """Make one step under the checkpoint lock; what leaves it is the end."""
         k, state = self._k, self._state
         if self._left or state.outcome is Outcome.FINISHED:
@@ -423,22 +303,27 @@ class Generation:
         try:
             async with self._lock:
                 self._cancellations = cancellations
-                return not state.decided and await step(*args)
+                return not state.decided and await step(proposed)
         except BaseException as exc:
             self._left = True
             self._end_by(exc)
             raise
         finally:
             self._steps -= 1
-            if not self._steps:
+            if self._idle is not None:
                 self._idle.set()
+
+    @property
+    def _calling(self) -> bool:
+        """Whether the caller is the write or checkpoint that runs, or was started by it."""
+        return self._call is not None and self._call is calling.get()
 
     # ----------------------------------------------------------------- steps, under the lock
 
-    async def _write_pending(self) -> bool:
+    async def _write_pending(self, proposed: str | None) -> bool:
         state = self._state
-        if not state.begin_boundary():
-            return False
+        self._end_if_spent()
+        state.begin_boundary()
         room = self._limits.pending + 1  # the initial input is one more
         while room and (record := state.next_write()) is not None:
             # Control comes back here between writes: only this task sees a native cancellation.
@@ -479,27 +364,27 @@ class Generation:
         question = HostCall(self._k)
         question.hurry(self._limits.confirm_timeout)
         answer = await question.guard(confirm, input_id)
-        if question.error is not None and not isinstance(question.error, Exception):
+        if question.error is not None and is_grave(self._k, question.error):
             call.error = question.error
         # Only a plain answer in time is one; anything else proves nothing.
         return answer if isinstance(answer, bool) and not question.told else None
 
-    async def _save_and_finish(self, text: str) -> bool:
+    async def _save_and_finish(self, proposed: str | None) -> bool:
         state = self._state
-        state.propose(text)
+        state.propose(proposed or "")
         if self._save is not None:
             await self._host_call(self._write_checkpoint, self._save)
         # From here to the end no await: a racing submission is before the check or after it.
         if self._wanted():
             self._end(Cause.CANCEL)
-        if not state.decided:
-            finished = state.finish()
-            self._close_if_ended()
-            return finished
-        await self._k.lowlevel.checkpoint()
+        if state.decided:
+            await self._k.lowlevel.checkpoint()  # raises the cancellation where it can be seen
+        elif not state.goes_on():
+            self._end(Cause.FINISH_SPENT if state.queue else Cause.FINISH)
+            return True
         return False
 
-    async def _save_only(self) -> bool:
+    async def _save_only(self, proposed: str | None) -> bool:
         if self._save is not None:
             await self._host_call(self._write_checkpoint, self._save)
         return not await self._is_over()
@@ -517,12 +402,9 @@ class Generation:
     async def _host_call(self, body: Callable[..., Awaitable[None]], *args: Any) -> None:
         call = self._call = HostCall(self._k)
         try:
-            await call.run(body, call, *args, interrupted=self._interrupted)
+            await call.run(body, call, *args, interrupted=self._end_by)
         finally:
             self._call = None
-
-    def _interrupted(self, exc: BaseException) -> None:
-        self._end(Cause.CANCEL)
 
     async def _is_over(self) -> bool:
         """Whether nothing may follow this step, looked at once more at its end."""
@@ -546,10 +428,15 @@ class Generation:
         # passed but was not noticed yet counts, too.
         return self._k.current_effective_deadline() <= self._k.current_time()
 
-    def ended(self) -> None:
+    def _ended(self) -> None:
         """The state was ended from outside (stop, close): do what follows, cancel the body."""
         self._close_if_ended()
-        self._scope.cancel()
+        self._cancel()
+
+    def _end_if_spent(self) -> None:
+        """Asking for a request beyond the call budget ends the generation."""
+        if self._state.spent:
+            self._end(Cause.BUDGET)
 
     def _end_after(self, call: HostCall) -> None:
         """End the generation for a write or checkpoint that did not return unchallenged."""

@@ -19,7 +19,7 @@ from .backend import Primitives, enable_ki_protection
 if TYPE_CHECKING:
     import trio
 
-__all__ = ["HostCall", "calling", "is_cancellation", "only"]
+__all__ = ["HostCall", "calling", "is_cancellation", "is_grave", "only"]
 
 calling: ContextVar[HostCall | None] = ContextVar("midcourse_calling", default=None)
 """The call that the current task runs in, or was started from."""
@@ -76,7 +76,8 @@ class HostCall:
                     await done.wait()
                 except BaseException as exc:  # noqa: BLE001  # raised again below
                     # The nursery is left normally and waits for the child, without hearing of
-                    # the same cancellation again.
+                    # the same cancellation again. The child awaits only under its own shield, so
+                    # this one changes nothing for it.
                     nursery.cancel_scope.shield = True
                     arrived = exc
                     interrupted(exc)
@@ -87,7 +88,7 @@ class HostCall:
                 arrived = late
         error = self.error
         # An error that is no Exception (SystemExit) is not hidden behind a cancellation.
-        if error is not None and (arrived is None or not isinstance(error, Exception)):
+        if error is not None and (arrived is None or is_grave(k, error)):
             arrived = error
         if arrived is not None:
             try:
@@ -136,6 +137,11 @@ def is_cancellation(k: type[Primitives], exc: BaseException) -> bool:
     if isinstance(exc, BaseExceptionGroup):
         return exc.split(kinds)[1] is None
     return isinstance(exc, kinds)
+
+
+def is_grave(k: type[Primitives], exc: BaseException) -> bool:
+    """Whether `exc` has to travel on, whatever else is under way."""
+    return not isinstance(exc, (Exception, k.Cancelled))
 
 
 def only(exc: BaseException) -> BaseException:

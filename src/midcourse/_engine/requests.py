@@ -38,7 +38,7 @@ class Request:
         """
         if self.number != self._generation.request_count:
             raise Misuse(f"request {self.number} is not the latest one any more")
-        self._generation.propose(text)
+        self._generation._propose(text)
 
 
 @final
@@ -55,8 +55,8 @@ class Requests:
 
     async def __anext__(self) -> Request:
         generation = self._generation
-        if generation.proposed and await generation.finish_proposed():
+        if generation._proposed is not None and await generation._finish_proposed():
             raise StopAsyncIteration
         if not await generation.boundary():
             raise StopAsyncIteration
-        return Request(generation, generation.request_count, generation.written)
+        return Request(generation, generation.request_count, generation._state.request_inputs)

@@ -1,0 +1,175 @@
+"""The block around a generation: a scope of its own around a nursery with the drainer.
+
+Leaving it ends the generation first, in one synchronous step, and only then waits for its tasks.
+The nursery is left without an exception, and what the body raised is given to the scope, so that
+it leaves the block as the object that it was.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from types import TracebackType
+from typing import Protocol, TypeVar, final
+
+from midcourse._core.errors import GenerationUnfinished, Misuse
+from midcourse._core.generation import GenerationState
+from midcourse._core.tables import Cause
+from midcourse._core.values import Limits
+
+from .backend import enable_ki_protection, primitives
+from .generation import Checkpoint, Context, Generation
+from .host_call import only
+
+__all__ = ["GenerationBlock", "Host"]
+
+_T = TypeVar("_T")
+
+
+class Host(Protocol):
+    """What a generation needs of the runtime that opens it. All of it is synchronous."""
+
+    def open(self) -> GenerationState:
+        """Make the generation the active one, or refuse."""
+        ...
+
+    def bind(self, generation: Generation) -> None:
+        """The generation takes inputs from now on; its opening becomes visible."""
+
+    def unbind(self, generation: Generation) -> None:
+        """Nothing of the generation is left."""
+
+    def on_loop(self, step: Callable[[], _T], /) -> _T:
+        """Make a step on the loop of the generation, from any thread."""
+        ...
+
+
+@final
+class GenerationBlock:
+    """Made by `LiveRuntime.open_generation`, used once as `async with ... as generation`.
+
+    The block is entered and left in one task. What its body raises leaves it, the same object,
+    without the cancellation of a stop, with every other one.
+    """
+
+    def __init__(
+        self, host: Host, context: Context, checkpoint: Checkpoint | None, limits: Limits
+    ) -> None:
+        self._host = host
+        self._context = context
+        self._checkpoint = checkpoint
+        self._limits = limits
+        self._used = False
+
+    @enable_ki_protection
+    async def __aenter__(self) -> Generation:
+        """Open the generation.
+
+        A checkpoint; if it is cancelled, nothing was opened.
+
+        Raises:
+            GenerationActive: another generation of the runtime is active.
+            SteeringRefused: the runtime is closed, or the initial input is not acceptable.
+            Misuse: this block was entered before, or the runtime is in use on another thread.
+        """
+        if self._used:
+            raise Misuse("the block of a generation is used once: open another one")
+        self._used = True
+        self._k = k = primitives()
+        await k.lowlevel.checkpoint()
+        state = self._host.open()
+        # From here to the end no await: what is open has its drainer when it becomes visible.
+        # The scope is our own and outside the nursery: stop cancels it, and it alone knows
+        # whether what leaves the block is ours to swallow.
+        self._scope = k.CancelScope()
+        self._scope.__enter__()
+        self._manager = k.open_nursery()
+        self._nursery = await self._manager.__aenter__()  # of both backends: it does not wait
+        self._generation = generation = Generation(
+            k,
+            state,
+            context=self._context,
+            checkpoint=self._checkpoint,
+            limits=self._limits,
+            on_loop=self._host.on_loop,
+            cancel=self._scope.cancel,
+        )
+        self._nursery.start_soon(generation._drain)
+        self._host.bind(generation)
+        return generation
+
+    @enable_ki_protection
+    async def __aexit__(
+        self,
+        exc_type: type[BaseException] | None,
+        exc: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> bool:
+        generation, leaving = self._generation, exc
+        try:
+            if exc is None:
+                await self._leave()
+        except BaseException as failure:  # noqa: BLE001  # leaves the block below
+            leaving = failure
+        # I9: published before anything is awaited, even where the rest of this function cannot
+        # work any more (an async generator that is finalised late, in another task).
+        if leaving is not None:
+            generation._end_by(leaving)
+        arrived = await self._unwind()
+        if arrived is not None:
+            if leaving is not None and isinstance(arrived, self._k.Cancelled):
+                # What the body raised leaves; the cancellation is asked for again, as
+                # asyncio.TaskGroup does, so that the next await of the host raises it.
+                generation._block.ask_again()
+            else:
+                leaving = arrived
+        try:
+            if self._scope.__exit__(
+                type(leaving) if leaving is not None else None,
+                leaving,
+                leaving.__traceback__ if leaving is not None else None,
+            ):
+                return True
+            if leaving is None or leaving is exc:
+                return False
+            raise leaving
+        finally:
+            del leaving, arrived, exc  # no cycle through the traceback
+
+    async def _leave(self) -> None:
+        """The body left normally: finish what was proposed, or say that nobody did."""
+        generation = self._generation
+        if generation._state.decided:
+            return
+        if generation._proposed is not None:
+            # Admission closes first: nothing is accepted that no request could carry.
+            generation._end(Cause.LEAVE)
+            await generation._finish_proposed()
+        elif generation._expired() or generation._block:
+            generation._end(Cause.CANCEL)
+        else:
+            raise GenerationUnfinished("the block was left without a proposal to finish")
+
+    async def _unwind(self) -> BaseException | None:
+        """Leave nothing of the generation behind (I17); what arrived meanwhile, if anything."""
+        generation, scope = self._generation, self._nursery.cancel_scope
+        arrived: BaseException | None = None
+        # Scopes around are not heard while the last tasks are waited for; a native cancellation
+        # and Ctrl-C are, and are the caller's. Cancelled before it is shielded: the drainer may
+        # be on its way into a cancellation that the shield would take away under its feet.
+        scope.cancel()
+        scope.shield = True
+        while generation._steps:  # in another task; its write has no more than its grace
+            generation._idle = self._k.Event()
+            try:
+                with self._k.CancelScope(shield=True):
+                    await generation._idle.wait()
+            except BaseException as exc:  # noqa: BLE001  # leaves the block
+                arrived = exc
+        try:
+            await self._manager.__aexit__(None, None, None)
+        except BaseException as exc:  # noqa: BLE001  # leaves the block
+            arrived = only(exc)
+        finally:
+            generation._sender.close()
+            self._host.unbind(generation)
+        return arrived
