@@ -1,0 +1,33 @@
+"""A host of one's own: a person corrects the agent while the model is thinking."""
+
+import anyio
+
+from midcourse import Input, LiveRuntime, MemoryContext
+
+
+async def model(messages):  # stands in for a provider
+    await anyio.sleep(0.2)
+    return f"Opened {messages[-1]['content']}."
+
+
+async def main():
+    runtime, context = LiveRuntime(), MemoryContext()
+
+    async def person():
+        await anyio.sleep(0.1)
+        steer = Input("steer", "b.txt, not a.txt")
+        print(await runtime.submit_steering(steer, runtime.generation["id"]))
+        print(await runtime.settled(steer.id))
+
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(person)
+        prompt = Input("user", "a.txt")
+        async with runtime.open_generation(prompt, context=context) as generation:
+            async for request in generation.requests():  # each step is a request boundary
+                reply = await model(context.messages)
+                await context.add_message({"role": "assistant", "content": reply})
+                request.finish(reply)  # proposes; a steer that came in time keeps it open
+    print(generation.outcome, generation.text)
+
+
+anyio.run(main)
