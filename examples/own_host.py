@@ -1,13 +1,6 @@
-"""A host of one's own: a person corrects the agent while the model is thinking."""
-
 import anyio
 
 from midcourse import Input, LiveRuntime, MemoryContext
-
-
-async def model(messages):  # stands in for a provider
-    await anyio.sleep(0.2)
-    return f"Opened {messages[-1]['content']}."
 
 
 async def main():
@@ -24,7 +17,8 @@ async def main():
         prompt = Input("user", "a.txt")
         async with runtime.open_generation(prompt, context=context) as generation:
             async for request in generation.requests():  # each step is a request boundary
-                reply = await model(context.messages)
+                await anyio.sleep(0.2)  # stands in for a model
+                reply = f"Opened {context.messages[-1]['content']}."
                 await context.add_message({"role": "assistant", "content": reply})
                 request.finish(reply)  # proposes; a steer that came in time keeps it open
     print(generation.outcome, generation.text)
