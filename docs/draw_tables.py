@@ -42,7 +42,7 @@ def page() -> str:
         *table(
             ("write", "confirm", "step", "reason"),
             (
-                (end, "" if said is None else said, verdict.step, verdict.reason)
+                (end, "" if said is None else str(said), verdict.step, verdict.reason)
                 for (end, said), verdict in t.VERDICTS.items()
             ),
         ),

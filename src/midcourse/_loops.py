@@ -15,7 +15,7 @@ from typing import Any, Final, TypeVar, final
 import anyio
 
 from ._core.errors import Misuse, RuntimeClosed
-from ._engine.backend import Token, primitives
+from ._engine.backend import Token, enable_ki_protection, primitives
 
 __all__ = ["AGAIN", "Loops", "Waiter"]
 
@@ -37,6 +37,7 @@ class Loops:
         self._uses = 0
         self._calls: dict[Future[Any], Callable[[], Any]] = {}
 
+    @enable_ki_protection
     def bind(self) -> None:
         """Bind to the calling loop, once more.
 
@@ -51,6 +52,7 @@ class Loops:
                 self._thread = get_ident()
             self._uses += 1
 
+    @enable_ki_protection
     def unbind(self) -> None:
         """Undo one `bind`; with the last, the calls that were still on their way are made."""
         with self._mutex:
@@ -74,6 +76,7 @@ class Loops:
         if self._thread not in (None, get_ident()):
             raise Misuse("the runtime is in use on the loop of another thread: use from_thread")
 
+    @enable_ki_protection  # every step of the core that a host asks for passes here
     def step(self, step: Callable[[], _T]) -> _T:
         """Make one step of the core, from any thread, and return what it returns.
 
@@ -102,6 +105,7 @@ class Loops:
             self._calls.pop(call, None)
             call.set_exception(RuntimeClosed(f"the loop of the runtime is gone: {error}"))
 
+    @enable_ki_protection
     def _make(self, call: Future[Any]) -> None:
         """Make the step of one call; does nothing if it was made already."""
         with self._mutex:

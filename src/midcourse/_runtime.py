@@ -207,7 +207,7 @@ class LiveRuntime:
         An anchored steer goes to its generation or is refused. An ordinary steer or service
         input joins the active generation while its admission is open, else it waits in the inbox,
         as a user input always does. A stop is obeyed at once; its receipt is `held`, for it is
-        written nowhere.
+        written nowhere; a closed runtime refuses it like any other input.
 
         A checkpoint before admission, none after it: if this raises cancellation, nothing was
         accepted. It waits for the submitters before it, and for nothing else. The same input
@@ -386,7 +386,7 @@ class LiveRuntime:
 
         def open_next() -> GenerationState:
             state = None
-            if session.active is None and not session.closed:
+            if session.active is None and not session.closed and not self._stopping:
                 state = session.open_next(
                     self._new_id(), attachment_kinds=kinds, max_requests=max_requests
                 )
@@ -439,6 +439,8 @@ class LiveRuntime:
             buffer=buffer,
             over=lambda: session.closed and session.active is None,
             until=lambda ready: self._until(ready, self._waiters),
+            step=self._loops.step,
+            wake=lambda: self._wake(self._waiters),
         )
 
     def _notify(self, type: str, data: Mapping[str, Json]) -> None:

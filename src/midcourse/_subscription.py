@@ -24,7 +24,17 @@ class Subscription:
     ends it.
     """
 
-    __slots__ = ("_buffer", "_cursor", "_ended", "_log", "_over", "_reading", "_until")
+    __slots__ = (
+        "_buffer",
+        "_cursor",
+        "_ended",
+        "_log",
+        "_over",
+        "_reading",
+        "_step",
+        "_until",
+        "_wake",
+    )
 
     def __init__(
         self,
@@ -34,12 +44,16 @@ class Subscription:
         buffer: int,
         over: Callable[[], bool],
         until: Callable[[Callable[[], bool]], Awaitable[None]],
+        step: Callable[[Callable[[], Event | Gap | None]], Event | Gap | None],
+        wake: Callable[[], None],
     ) -> None:
         self._log = log
         self._cursor = after
         self._buffer = buffer
         self._over = over
         self._until = until
+        self._step = step
+        self._wake = wake
         self._ended = False
         self._reading = False
 
@@ -55,8 +69,8 @@ class Subscription:
             await self._until(self._ready)
         finally:
             self._reading = False
-        # No await since it was ready, and only this task moves the cursor on.
-        item = self._next()
+        # Only this task moves the cursor on, so what was ready is still there.
+        item = self._step(self._next)
         if item is None:
             raise StopAsyncIteration
         return item
@@ -67,6 +81,8 @@ class Subscription:
     def _next(self) -> Event | Gap | None:
         """The next item, if there is one: the cursor moves past it in the same step."""
         log = self._log
+        if self._ended:
+            return None
         oldest = max(log.first, log.last - self._buffer + 1)
         if self._cursor + 1 < oldest:
             gap = Gap(oldest - 1 - self._cursor, self._cursor + 1, oldest - 1)
@@ -80,7 +96,7 @@ class Subscription:
     def close(self) -> None:
         """End it: the iterator stops at its next step."""
         self._ended = True
-        self._cursor = self._log.last
+        self._wake()
 
     def __enter__(self) -> Subscription:
         return self

@@ -96,8 +96,8 @@ class EventLog:
 
     def append(self, type: str, data: Mapping[str, Json]) -> None:
         """Publish one event: O(1), whatever the history holds and whoever listens."""
-        self.last += 1
         self._history.append((self._clock(), type, data))
+        self.last += 1
         self._notify(type, data)
 
     def get(self, sequence: int) -> Event:

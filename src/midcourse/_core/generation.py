@@ -95,7 +95,7 @@ class GenerationState:
         self._log = log
         self._on_over = on_over
         self._writing: Record | None = None
-        self._taken: tuple[Record, ...] | None = None
+        self._taken: list[Record] | None = None
         self._written: list[str] = []  # at the boundary that is under way
         self._delivered: list[str] = []
         self._undelivered: list[str] = []
@@ -183,15 +183,15 @@ class GenerationState:
 
     # --------------------------------------------------------------- two-step boundary
 
-    def take(self) -> tuple[Record, ...]:
+    def take(self) -> list[Record]:
         """Mark what waits as taken. One batch is out at a time."""
         self.begin_boundary()
-        self._taken = tuple(self.queue)
+        self._taken = list(self.queue)  # the list itself stands for this batch and no other
         for record in self._taken:
             record.step(Step.TAKE)
         return self._taken
 
-    def sent(self, taken: tuple[Record, ...]) -> bool:
+    def sent(self, taken: list[Record]) -> bool:
         """The request that carries the batch went out. `False`: too late, it is settled."""
         if self._taken is not taken or self.decided:
             return False
@@ -202,7 +202,7 @@ class GenerationState:
         self.begin_request()
         return True
 
-    def unsent(self, taken: tuple[Record, ...]) -> bool:
+    def unsent(self, taken: list[Record]) -> bool:
         """The batch was provably not sent. `False`: too late, it is settled."""
         if self._taken is not taken or self.decided:
             return False

@@ -18,6 +18,9 @@ __all__ = ["Offer", "prepare"]
 
 _KINDS = frozenset(Kind)
 
+NESTING = 100
+"""How deep an attachment may be nested: what is accepted here can be copied from any stack."""
+
 
 class Offer(NamedTuple):
     """A well-formed submission, a copy of what the host gave.
@@ -76,11 +79,12 @@ def prepare(given: Input, anchor: str | None, *, anchored: bool, limits: Limits)
             refuse("an input without attachments needs a text")
         if len(text) > limits.text_chars:
             refuse(f"a text has at most {limits.text_chars} characters, this one {len(text)}")
-    if not _is_text(source) or len(source) > limits.id_chars:
-        refuse(f"a source is a name of at most {limits.id_chars} characters")
-    if kind == Kind.SERVICE and source in ("", "user"):
-        refuse("a service input names a source other than user")
-    if kind != Kind.SERVICE and source != "user":
+    if kind == Kind.SERVICE:
+        if not _is_text(source) or source == "user" or not 1 <= len(source) <= limits.id_chars:
+            refuse(
+                f"a service names a source other than user, of 1 to {limits.id_chars} characters"
+            )
+    elif source != "user":
         refuse(f"the source of a {kind} input is user, not {source!r}")
 
     if len(given.attachments) > limits.attachments:
@@ -88,13 +92,15 @@ def prepare(given: Input, anchor: str | None, *, anchored: bool, limits: Limits)
     attachments: tuple[Json, ...] = ()
     if given.attachments:
         listed = list(given.attachments)
+        if wrong := _unwieldy(listed, limits.attachment_bytes):
+            refuse(f"attachments are {wrong}")
         try:
             canonical = _canonical(listed)
             size = len(canonical.encode())
             copy = json.loads(canonical)
             # What JSON does not give back equal (a tuple, a number as a key) was no JSON value.
             same = copy == listed
-        except (TypeError, ValueError, RecursionError) as error:
+        except (TypeError, ValueError) as error:
             refuse(f"an attachment is no JSON value: {type(error).__name__}")
         if not same:
             refuse("an attachment is no JSON value")
@@ -102,18 +108,41 @@ def prepare(given: Input, anchor: str | None, *, anchored: bool, limits: Limits)
             refuse(f"attachments have at most {limits.attachment_bytes} bytes, these {size}")
         attachments = tuple(copy)
 
+    anchor = str.__str__(target) if target is not None else None
     # The texts are plain `str` in the copy, whatever subclass the host used.
     taken = Input(
         str.__str__(kind),
         str.__str__(text),
         id=str.__str__(usable_id) if usable_id is not None else "",
         source=str.__str__(source),
-        target_generation_id=target,
+        target_generation_id=anchor,
         attachments=attachments,
     )
-    content = [taken.kind, taken.text, taken.source, target, attachments]
+    content = [taken.kind, taken.text, taken.source, anchor, attachments]
     digest = blake2b(_canonical(content).encode(), digest_size=32).digest()
-    return Offer(taken, target, anchored, digest)
+    return Offer(taken, anchor, anchored, digest)
+
+
+def _unwieldy(attachments: list[Json], size: int) -> str:
+    """Why these must not even be walked by a recursion, in words; empty if they may.
+
+    Shared parts count as often as they occur, as they do in JSON, where each takes a byte at
+    least: so a small value that stands for an enormous one, or for itself, is found early.
+    """
+    stack = [(attachment, 1) for attachment in attachments]
+    seen = 0
+    while stack:
+        value, depth = stack.pop()
+        seen += 1
+        if depth > NESTING:
+            return f"nested more than {NESTING} deep"
+        if seen + len(stack) > size:
+            return f"of at most {size} bytes"
+        if isinstance(value, dict):
+            stack += [(part, depth + 1) for part in value.values()]
+        elif isinstance(value, (list, tuple)):
+            stack += [(part, depth + 1) for part in value]
+    return ""
 
 
 def _canonical(value: Json) -> str:

@@ -258,7 +258,13 @@ class Session:
             record.settle(self.log, Step.HOLD, held)
 
     def stop_receipt(self, offer: Offer) -> Receipt:
-        """What a submitted stop gets: it was obeyed, it is written nowhere, begins nothing."""
+        """What a submitted stop gets: it was obeyed, it is written nowhere, begins nothing.
+
+        Raises:
+            RuntimeClosed: the runtime is closed; there is nothing to stop.
+        """
+        if self.closed:
+            raise self._refusal(RuntimeClosed, offer, "the runtime is closed")
         return {
             "accepted": True,
             "inputId": offer.input.id,

@@ -2,22 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Protocol, TypeVar, final
+from typing import TYPE_CHECKING, final
 
-from midcourse._core.generation import GenerationState
 from midcourse._core.record import Record
 from midcourse._core.values import Input, Json
 
-__all__ = ["Batch", "OnLoop"]
+if TYPE_CHECKING:
+    from .generation import Generation
 
-_T = TypeVar("_T")
-
-
-class OnLoop(Protocol):
-    """Makes a synchronous step on the runtime's loop, from any thread."""
-
-    def __call__(self, step: Callable[[], _T], /) -> _T: ...
+__all__ = ["Batch"]
 
 
 @final
@@ -29,11 +22,10 @@ class Batch:
         messages: the messages that the context is to hold, as a boundary would write them.
     """
 
-    __slots__ = ("_on_loop", "_state", "_taken", "inputs", "messages")
+    __slots__ = ("_generation", "_taken", "inputs", "messages")
 
-    def __init__(self, on_loop: OnLoop, state: GenerationState, taken: tuple[Record, ...]) -> None:
-        self._on_loop = on_loop
-        self._state = state
+    def __init__(self, generation: Generation, taken: list[Record]) -> None:
+        self._generation = generation
         self._taken = taken
         self.inputs: tuple[Input, ...] = tuple(r.content() or Input("") for r in taken)
         self.messages: tuple[dict[str, Json], ...] = tuple(r.message() for r in taken)
@@ -47,12 +39,14 @@ class Batch:
             `False` where nothing changed: the batch was given back or sent before, or the
             generation has ended, and with it the batch (`unknown`).
         """
-        return self._on_loop(lambda: self._state.sent(self._taken))
+        return self._generation._sent(self._taken)
 
     def unsent(self) -> bool:
         """The batch provably went nowhere: every input is queued again, in its old place.
 
+        Synchronous, from any thread.
+
         Returns:
             `False` where nothing changed, as for `sent`.
         """
-        return self._on_loop(lambda: self._state.unsent(self._taken))
+        return self._generation._unsent(self._taken)

@@ -16,7 +16,7 @@ from midcourse._core.generation import GenerationState
 from midcourse._core.tables import Cause
 from midcourse._core.values import Limits
 
-from .backend import enable_ki_protection, primitives
+from .backend import Cancellations, enable_ki_protection, primitives
 from .generation import Checkpoint, Context, Generation
 from .host_call import only
 
@@ -152,6 +152,7 @@ class GenerationBlock:
     async def _unwind(self) -> BaseException | None:
         """Leave nothing of the generation behind (I17); what arrived meanwhile, if anything."""
         generation, scope = self._generation, self._nursery.cancel_scope
+        natively = Cancellations(self._k.lowlevel.current_task())
         arrived: BaseException | None = None
         # Scopes around are not heard while the last tasks are waited for; a native cancellation
         # and Ctrl-C are, and are the caller's. Cancelled before it is shielded: the drainer may
@@ -172,4 +173,6 @@ class GenerationBlock:
         finally:
             generation._sender.close()
             self._host.unbind(generation)
-        return arrived
+        # AnyIO does not swallow the nursery's own cancellation where a native one was swallowed
+        # or is on its way out already: only one that has come since is news.
+        return None if isinstance(arrived, self._k.Cancelled) and not natively else arrived

@@ -20,7 +20,7 @@ from midcourse._core.tables import Cause, Outcome, Phase, WriteEnd
 from midcourse._core.values import ContextUnchanged, Json, Limits
 
 from .backend import Cancellations, Primitives, enable_ki_protection
-from .batch import Batch, OnLoop
+from .batch import Batch
 from .host_call import HostCall, calling, is_cancellation, is_grave
 from .requests import Requests
 
@@ -39,6 +39,12 @@ class Context(Protocol):
 
     async def add_message(self, message: dict[str, Json], /) -> object:
         """Append one message. It should be cancellable, and change all or nothing."""
+
+
+class OnLoop(Protocol):
+    """Makes a synchronous step on the loop of the generation, from any thread."""
+
+    def __call__(self, step: Callable[[], _T], /) -> _T: ...
 
 
 Checkpoint: TypeAlias = "Callable[[Generation], Awaitable[object]]"
@@ -265,7 +271,18 @@ class Generation:
         if self._busy or state.batch_out:
             raise GenerationBusy("another step of this generation is under way")
         self._end_if_spent()
-        return Batch(self._on_loop, state, state.take() if state.admitting else ())
+        return Batch(self, state.take() if state.admitting else [])
+
+    def _sent(self, taken: list[Record]) -> bool:
+        return self._on_loop(lambda: self._state.sent(taken))
+
+    def _unsent(self, taken: list[Record]) -> bool:
+        def unsent() -> bool:
+            given_back = self._state.unsent(taken)
+            self._steered.set()  # they wait again
+            return given_back
+
+        return self._on_loop(unsent)
 
     def _propose(self, text: str) -> None:
         if not isinstance(text, str):
@@ -281,7 +298,7 @@ class Generation:
 
     async def _alone(self, step: Callable[[str | None], Awaitable[bool]]) -> bool:
         """Make a boundary or a finish: one at a time."""
-        if self._busy:
+        if self._busy or self._calling:  # the lock would be waited for by its holder
             raise GenerationBusy("a boundary or a finish of this generation is under way")
         self._busy = True
         proposed, self._proposed = self._proposed, None
@@ -324,11 +341,11 @@ class Generation:
         state = self._state
         self._end_if_spent()
         state.begin_boundary()
-        room = self._limits.pending + 1  # the initial input is one more
+        room = self._limits.pending
         while room and (record := state.next_write()) is not None:
             # Control comes back here between writes: only this task sees a native cancellation.
             await self._host_call(self._write, record)
-            room -= 1
+            room -= record is not state.initial
         if await self._is_over():
             return False
         state.begin_request()

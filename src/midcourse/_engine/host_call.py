@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, TypeVarTuple, Unpack, final
 
 import outcome
 
-from .backend import Primitives, enable_ki_protection
+from .backend import Cancellations, Primitives, enable_ki_protection
 
 if TYPE_CHECKING:
     import trio
@@ -117,17 +117,17 @@ class HostCall:
         Returns:
             What the call returned, `None` if it did not.
         """
-        k, scope = self._k, self._scope
+        scope = self._scope
+        # Who cancels this task past our scope (a loop that is shut down) tells it, too.
+        natively = Cancellations(self._k.lowlevel.current_task())
         try:
             with scope:
                 result = await outcome.acapture(call, *args)
-                self.told = scope.cancel_called
+                self.told = scope.cancel_called or bool(natively)
                 # Raised again inside its own scope: a Cancelled must not leave it.
                 return result.unwrap()
         except BaseException as exc:  # noqa: BLE001  # raised in the host's task
             self.error = exc
-            # Whoever cancelled this task past our scope (a loop that is shut down) told it, too.
-            self.told = self.told or isinstance(exc, k.Cancelled)
         return None
 
 
