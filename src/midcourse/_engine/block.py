@@ -16,7 +16,7 @@ from midcourse._core.generation import GenerationState
 from midcourse._core.tables import Cause
 from midcourse._core.values import Limits
 
-from .backend import Cancellations, enable_ki_protection, primitives
+from .backend import enable_ki_protection, primitives
 from .generation import Checkpoint, Context, Generation
 from .host_call import only
 
@@ -116,12 +116,13 @@ class GenerationBlock:
             generation._end_by(leaving)
         arrived = await self._unwind()
         if arrived is not None:
-            if leaving is not None and isinstance(arrived, self._k.Cancelled):
-                # What the body raised leaves; the cancellation is asked for again, as
-                # asyncio.TaskGroup does, so that the next await of the host raises it.
-                generation._block.ask_again()
-            else:
+            if leaving is None or not isinstance(arrived, self._k.Cancelled):
                 leaving = arrived
+            elif not generation._expired():
+                # What the body raised leaves. A scope asks for its cancellation again by itself;
+                # a native one is asked for again here, as asyncio.TaskGroup does, so that the
+                # next await of the host raises it.
+                generation._block.ask_again()
         try:
             if self._scope.__exit__(
                 type(leaving) if leaving is not None else None,
@@ -151,14 +152,8 @@ class GenerationBlock:
 
     async def _unwind(self) -> BaseException | None:
         """Leave nothing of the generation behind (I17); what arrived meanwhile, if anything."""
-        generation, scope = self._generation, self._nursery.cancel_scope
-        natively = Cancellations(self._k.lowlevel.current_task())
+        generation = self._generation
         arrived: BaseException | None = None
-        # Scopes around are not heard while the last tasks are waited for; a native cancellation
-        # and Ctrl-C are, and are the caller's. Cancelled before it is shielded: the drainer may
-        # be on its way into a cancellation that the shield would take away under its feet.
-        scope.cancel()
-        scope.shield = True
         while generation._steps:  # in another task; its write has no more than its grace
             generation._idle = self._k.Event()
             try:
@@ -166,6 +161,9 @@ class GenerationBlock:
                     await generation._idle.wait()
             except BaseException as exc:  # noqa: BLE001  # leaves the block
                 arrived = exc
+        # No shield here. Trio's nursery needs none, and one that is raised over a drainer inside
+        # checkpoint_if_cancelled() breaks an assertion of Trio's; AnyIO's waits for it all the
+        # same, and then raises what arrived.
         try:
             await self._manager.__aexit__(None, None, None)
         except BaseException as exc:  # noqa: BLE001  # leaves the block
@@ -173,6 +171,4 @@ class GenerationBlock:
         finally:
             generation._sender.close()
             self._host.unbind(generation)
-        # AnyIO does not swallow the nursery's own cancellation where a native one was swallowed
-        # or is on its way out already: only one that has come since is news.
-        return None if isinstance(arrived, self._k.Cancelled) and not natively else arrived
+        return arrived
