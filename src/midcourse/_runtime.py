@@ -456,16 +456,18 @@ class LiveRuntime:
 
     async def _until(self, ready: Callable[[], bool], waiters: set[Waiter]) -> None:
         """Wait until `ready()`; not a checkpoint if it is so already."""
+        while not self._loops.step(ready):
+            waiter = Waiter()  # of the calling task's loop, whichever the step is made on
 
-        def register() -> Waiter | None:
-            if ready():
-                return None
-            waiter = Waiter()
-            waiters.add(waiter)
-            return waiter
+            def register(waiter: Waiter = waiter) -> bool:
+                # Looked at once more, in the step that registers: no wake-up is lost in between.
+                if ready():
+                    return False
+                waiters.add(waiter)
+                return True
 
-        # Looked at and registered in one step: no wake-up is lost in between.
-        while (waiter := self._loops.step(register)) is not None:
+            if not self._loops.step(register):
+                return
             try:
                 await waiter.wait()
             finally:

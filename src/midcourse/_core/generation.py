@@ -142,7 +142,9 @@ class GenerationState:
     # ----------------------------------------------------------------------- boundary
 
     def begin_boundary(self) -> None:
+        """Begin to drain: the request before is over."""
         self._written = []
+        self.proposable = False
 
     def next_write(self) -> Record | None:
         """The input that is to be written next, `None` when the drain is done."""

@@ -116,8 +116,13 @@ class GenerationBlock:
             generation._end_by(leaving)
         arrived = await self._unwind()
         if arrived is not None:
-            if leaving is None or not isinstance(arrived, self._k.Cancelled):
-                leaving = arrived
+            cancelled = self._k.Cancelled
+            if (
+                leaving is None
+                or isinstance(leaving, cancelled)
+                or not isinstance(arrived, cancelled)
+            ):
+                leaving = arrived  # of two cancellations the later one, as everywhere in asyncio
             elif not generation._expired():
                 # What the body raised leaves. A scope asks for its cancellation again by itself;
                 # a native one is asked for again here, as asyncio.TaskGroup does, so that the

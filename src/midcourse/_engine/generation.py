@@ -287,6 +287,7 @@ class Generation:
     def _propose(self, text: str) -> None:
         if not isinstance(text, str):
             raise TypeError(f"the text to finish with is a str, not {type(text).__name__}")
+        self._check_alone()
         state = self._state
         if self._proposed is not None or not (state.proposable or state.decided):
             raise Misuse("each request can be proposed to finish with once: make another one")
@@ -298,14 +299,17 @@ class Generation:
 
     async def _alone(self, step: Callable[[str | None], Awaitable[bool]]) -> bool:
         """Make a boundary or a finish: one at a time."""
-        if self._busy or self._calling:  # the lock would be waited for by its holder
-            raise GenerationBusy("a boundary or a finish of this generation is under way")
+        self._check_alone()
         self._busy = True
         proposed, self._proposed = self._proposed, None
         try:
             return await self._step(step, proposed)
         finally:
             self._busy = False
+
+    def _check_alone(self) -> None:
+        if self._busy or self._calling:  # the lock would be waited for by its holder
+            raise GenerationBusy("a boundary or a finish of this generation is under way")
 
     async def _step(
         self, step: Callable[[str | None], Awaitable[bool]], proposed: str | None
