@@ -187,7 +187,7 @@ class GenerationState:
 
     def take(self) -> list[Record]:
         """Mark what waits as taken. One batch is out at a time."""
-        self.begin_boundary()
+        self._written = []
         self._taken = list(self.queue)  # the list itself stands for this batch and no other
         for record in self._taken:
             record.step(Step.TAKE)
