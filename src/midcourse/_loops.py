@@ -143,10 +143,11 @@ class Waiter:
         await self._event.wait()
 
     def wake(self) -> None:
-        if get_ident() == self._thread:
-            self._event.set()
-            return
+        # A reader must not make a step of the core fail.
         try:
-            self._token.run_sync_soon(self._event.set)
+            if get_ident() == self._thread:
+                self._event.set()
+            else:
+                self._token.run_sync_soon(self._event.set)
         except RuntimeError:  # that loop is gone, and with it the task that waited
             pass

@@ -231,13 +231,16 @@ class LiveRuntime:
         return await self._submit(prepare(given, generation_id, anchored=True, limits=self._limits))
 
     async def _submit(self, offer: Offer) -> Receipt:
-        self._loops.check()
+        loops = self._loops
+        loops.check()
         if self._generation is None:
             await anyio_checkpoint()
-            # A generation that was opened meanwhile has a drainer to hand to.
-        if self._generation is None:
-            return self._loops.step(lambda: self._admit_or_again(offer))
-        return await self._generation._submit(lambda: self._admit(offer))
+            loops.check()
+        # Which loop has the runtime is asked again after every wait: here, or in the step.
+        generation = self._generation if loops.here() else None
+        if generation is None:
+            return loops.step(lambda: self._admit_or_again(offer))
+        return await generation._submit(lambda: loops.step(lambda: self._admit(offer)))
 
     def _admit(self, offer: Offer) -> Receipt | None:
         """Decide, hand off, record: one synchronous step, the whole of admission.
@@ -269,9 +272,14 @@ class LiveRuntime:
     def stop(self) -> None:
         """Stop the active generation, hold everything that waits, make `serve` return.
 
-        Synchronous, and legal on any task or thread; on an idle or a closed runtime it does
-        nothing. After it nothing is delivered. The body of the generation is cancelled, and its
-        block ends quietly. A write that is running gets its grace.
+        Synchronous, and legal in any task, callback of the loop, write, checkpoint or thread; on
+        an idle or a closed runtime it does nothing. After it nothing is delivered. The body of
+        the generation is cancelled, and its block ends quietly. A write that is running gets its
+        grace.
+
+        A handler of `signal.signal` is none of these places: it may interrupt the library, or the
+        event loop, in the middle of anything. Receive signals as the loop does it
+        (`trio.open_signal_receiver`, `loop.add_signal_handler`) and call this there.
         """
         self._loops.step(self._stop)
 
