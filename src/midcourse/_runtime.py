@@ -22,6 +22,7 @@ from ._core.session import Session
 from ._core.tables import Kind, Mode
 from ._core.values import Input, Json, Limits, Receipt
 from ._core.values import new_id as random_id
+from ._engine.backend import disable_ki_protection, enable_ki_protection
 from ._engine.block import GenerationBlock
 from ._engine.generation import Checkpoint, Context, Generation
 from ._loops import AGAIN, Loops, Waiter
@@ -88,8 +89,8 @@ class LiveRuntime:
         session_id: names the session in its events; a fresh random id if left out.
         mode: `"unavailable"` where the host's way of running cannot honour anchors.
         limits: the bounds.
-        new_id: makes the ids of generations, each one new.
-        clock: seconds since the epoch, for the times of events.
+        new_id: makes the ids of generations: 1 to `Limits.id_chars` characters, each one new.
+        clock: seconds since the epoch, for the times of events; it must not raise.
     """
 
     def __init__(
@@ -324,8 +325,9 @@ class LiveRuntime:
         """Open a generation: `async with runtime.open_generation(...) as generation`.
 
         Args:
-            initial: what begins it; it takes no identity, and is written first. Its id should
-                be unique as every id: it must not be one already accepted.
+            initial: what begins it; it takes no identity, and is written first. Its id must not
+                be one already accepted, and no other input may ever have it: `confirm` is asked
+                by id, and the runtime does not remember those of past generations.
             context: where the conversation is kept: `async add_message(message)`, optionally
                 `async confirm(input_id) -> bool | None` and `attachment_kinds`.
             checkpoint: the host's durable save, called as `await checkpoint(generation)`.
@@ -350,7 +352,7 @@ class LiveRuntime:
         def open() -> GenerationState:
             return self._session.open(
                 offer,
-                self._new_id(),
+                self._fresh_id(),
                 attachment_kinds=kinds,
                 max_requests=max_requests,
                 initial_written=initial_written,
@@ -358,6 +360,7 @@ class LiveRuntime:
 
         return GenerationBlock(_Host(self, open), context, checkpoint, self._limits)
 
+    @enable_ki_protection
     async def serve(
         self,
         turn: Turn,
@@ -396,7 +399,7 @@ class LiveRuntime:
             state = None
             if session.active is None and not session.closed and not self._stopping:
                 state = session.open_next(
-                    self._new_id(), attachment_kinds=kinds, max_requests=max_requests
+                    self._fresh_id(), attachment_kinds=kinds, max_requests=max_requests
                 )
             if state is None:
                 raise _NothingWaits
@@ -416,12 +419,18 @@ class LiveRuntime:
                 block = GenerationBlock(_Host(self, open_next), context, checkpoint, self._limits)
                 try:
                     async with block as generation:
-                        await turn(generation)
+                        await _interruptible(turn, generation)
                 except _NothingWaits:
                     continue
         finally:
             session.serving = None
             self._loops.unbind()
+
+    def _fresh_id(self) -> str:
+        fresh = self._new_id()
+        if not isinstance(fresh, str) or not 1 <= len(fresh) <= self._limits.id_chars:
+            raise ValueError(f"new_id has to make ids, not {fresh!r}")
+        return fresh
 
     # --------------------------------------------------------------------------- events
 
@@ -533,6 +542,12 @@ class FromThread:
         if self._runtime._loops.here():
             raise Misuse("from_thread is for other threads than the loop's own")
         return self._runtime._loops.step(step)
+
+
+@disable_ki_protection
+async def _interruptible(turn: Turn, generation: Generation) -> None:
+    """The host's part of `serve`, where Ctrl-C may land as in any code of its own."""
+    await turn(generation)
 
 
 def _attachment_kinds(context: Context) -> Collection[str]:

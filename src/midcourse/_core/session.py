@@ -7,7 +7,7 @@ between (the drainer is not parked yet) has changed nothing and is decided again
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import final
 
 from .errors import (
@@ -78,9 +78,9 @@ class Session:
     def record(self, input_id: str) -> Record | None:
         return self._identities.get(input_id)
 
-    def records(self) -> Iterator[Record]:
-        """Every accepted input, in order of acceptance."""
-        return iter(self._identities.values())
+    def records(self) -> tuple[Record, ...]:
+        """Every accepted input, in order of acceptance, also for a reader on another thread."""
+        return tuple(self._identities.values())
 
     # ---------------------------------------------------------------------- admission
 

@@ -48,7 +48,8 @@ class Input:
         kind: `"user"`, `"steer"`, `"service"` or `"stop"`.
         text: at most `Limits.text_chars` characters; empty only beside attachments (or for
             `"stop"`).
-        id: the identity, 1 to `Limits.id_chars` characters; a fresh random one if left out.
+        id: the identity, 1 to `Limits.id_chars` characters, unique for the life of the context;
+            a fresh random one if left out.
         source: `"user"`, except for `"service"`, which names where the observation comes from
             (1 to `Limits.id_chars` characters, and not `"user"`).
         target_generation_id: the anchor: the one generation that a `"steer"` may affect.

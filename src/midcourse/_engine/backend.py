@@ -10,9 +10,16 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
 import trio
-from trio.lowlevel import enable_ki_protection
+from trio.lowlevel import disable_ki_protection, enable_ki_protection
 
-__all__ = ["Cancellations", "Primitives", "Token", "enable_ki_protection", "primitives"]
+__all__ = [
+    "Cancellations",
+    "Primitives",
+    "Token",
+    "disable_ki_protection",
+    "enable_ki_protection",
+    "primitives",
+]
 
 if TYPE_CHECKING:
 

@@ -75,6 +75,7 @@ class GenerationBlock:
             raise Misuse("the block of a generation is used once: open another one")
         self._used = True
         self._k = k = primitives()
+        self._task = k.lowlevel.current_task()
         await k.lowlevel.checkpoint()
         state = self._host.open()
         # From here to the end no await: what is open has its drainer when it becomes visible.
@@ -110,10 +111,14 @@ class GenerationBlock:
                 await self._leave()
         except BaseException as failure:  # noqa: BLE001  # leaves the block below
             leaving = failure
-        # I9: published before anything is awaited, even where the rest of this function cannot
-        # work any more (an async generator that is finalised late, in another task).
+        # I9: published before anything is awaited.
         if leaving is not None:
             generation._end_by(leaving)
+        if self._k.lowlevel.current_task() is not self._task:
+            # An async generator that is finalised late: scope and nursery are another task's,
+            # and nobody but that task could leave them.
+            self._part()
+            return False
         arrived = await self._unwind()
         if arrived is not None:
             cancelled = self._k.Cancelled
@@ -174,6 +179,12 @@ class GenerationBlock:
         except BaseException as exc:  # noqa: BLE001  # leaves the block
             arrived = only(exc)
         finally:
-            generation._sender.close()
-            self._host.unbind(generation)
-        return arrived
+            self._part()
+        try:
+            return arrived
+        finally:
+            del arrived  # no cycle through the traceback
+
+    def _part(self) -> None:
+        self._generation._sender.close()
+        self._host.unbind(self._generation)

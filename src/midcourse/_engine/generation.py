@@ -10,7 +10,7 @@ it, goes through `_end`: state first, then the channel, then a running call is a
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from traceback import format_exception_only
+from traceback import TracebackException
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, TypeVar, final
 
 from midcourse._core.errors import GenerationBusy, GenerationOver, Misuse
@@ -203,10 +203,7 @@ class Generation:
             GenerationOver: it has ended, by a finish or by what an earlier step raised.
             Exception: what the context's `add_message` raised.
         """
-        if self._proposed is not None:
-            raise Misuse("a proposal to finish waits: take the next step of requests()")
-        if self._state.batch_out:
-            raise GenerationBusy("a taken batch is neither sent nor given back yet")
+        self._check_next()
         return await self._alone(self._write_pending)
 
     @enable_ki_protection
@@ -268,8 +265,9 @@ class Generation:
 
     def _take(self) -> Batch:
         state = self._state
-        if self._busy or state.batch_out:
-            raise GenerationBusy("another step of this generation is under way")
+        self._check_next()
+        if self._busy:
+            raise GenerationBusy("a boundary or a finish of this generation is under way")
         self._end_if_spent()
         return Batch(self, state.take() if state.admitting else [])
 
@@ -306,6 +304,13 @@ class Generation:
             return await self._step(step, proposed)
         finally:
             self._busy = False
+
+    def _check_next(self) -> None:
+        """Refuse to go on to the next request beside what has to be decided before it."""
+        if self._proposed is not None:
+            raise Misuse("a proposal to finish waits: take the next step of requests()")
+        if self._state.batch_out:
+            raise GenerationBusy("a taken batch is neither sent nor given back yet")
 
     def _check_alone(self) -> None:
         if self._busy or self._calling:  # the lock would be waited for by its holder
@@ -374,8 +379,7 @@ class Generation:
         else:
             end = WriteEnd.TOLD if told else WriteEnd.RAISED
             confirmed = await self._confirm(call, record.id)
-        detail = "" if error is None else format_exception_only(error)[-1].strip()
-        state.settle(record, end, confirmed, detail[:DETAIL_CHARS])
+        state.settle(record, end, confirmed, "" if error is None else _text_of(error))
 
     async def _confirm(self, call: HostCall, input_id: str) -> bool | None:
         """What the context says of an input whose write did not return unchallenged."""
@@ -479,3 +483,11 @@ class Generation:
         self._steered.set()
         if state.phase is not Phase.LEAVING and self._call is not None:
             self._call.hurry(self._limits.write_grace)
+
+
+def _text_of(error: BaseException) -> str:
+    """The error's type and text in one string that any wire takes, however odd its `__str__`."""
+    summary = TracebackException(type(error), error, None)
+    summary.__notes__ = None
+    text = "".join(summary.format_exception_only()).strip()
+    return text.encode(errors="backslashreplace").decode()[:DETAIL_CHARS]

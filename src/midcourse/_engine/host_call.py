@@ -120,6 +120,7 @@ class HostCall:
         scope = self._scope
         # Who cancels this task past our scope (a loop that is shut down) tells it, too.
         natively = Cancellations(self._k.lowlevel.current_task())
+        result: outcome.Maybe[object] | None = None
         try:
             with scope:
                 result = await outcome.acapture(call, *args)
@@ -128,6 +129,8 @@ class HostCall:
                 return result.unwrap()
         except BaseException as exc:  # noqa: BLE001  # raised in the host's task
             self.error = exc
+        finally:
+            del result  # no cycle through the traceback
         return None
 
 

@@ -55,8 +55,12 @@ class Requests:
 
     async def __anext__(self) -> Request:
         generation = self._generation
-        if generation._proposed is not None and await generation._finish_proposed():
-            raise StopAsyncIteration
-        if not await generation.boundary():
+        try:
+            over = generation._proposed is not None and await generation._finish_proposed()
+            over = over or not await generation.boundary()
+        except StopAsyncIteration as error:
+            # A write's or a checkpoint's own: it must not pass for the end of this iterator.
+            raise RuntimeError("a step of the generation raised StopAsyncIteration") from error
+        if over:
             raise StopAsyncIteration
         return Request(generation, generation.request_count, generation._state.request_inputs)
