@@ -66,11 +66,12 @@ class Subscription:
         self._reading = True
         try:
             await checkpoint()
-            await self._until(self._ready)
+            item = self._step(self._next)
+            if item is None:
+                await self._until(self._ready)
+                item = self._step(self._next)  # only this task moves the cursor on
         finally:
             self._reading = False
-        # Only this task moves the cursor on, so what was ready is still there.
-        item = self._step(self._next)
         if item is None:
             raise StopAsyncIteration
         return item

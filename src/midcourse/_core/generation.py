@@ -128,7 +128,8 @@ class GenerationState:
     @property
     def pending(self) -> int:
         """How many accepted inputs wait or are taken; the initial one was no submission."""
-        return len(self.queue) - (self.initial in self.queue)
+        queue = self.queue
+        return len(queue) - (1 if queue and queue[0] is self.initial else 0)
 
     @property
     def steered(self) -> bool:
@@ -154,7 +155,7 @@ class GenerationState:
         """Begin the write of the first input in the queue: its message."""
         message = record.message()
         record.step(Step.BEGIN)
-        self.queue.remove(record)
+        del self.queue[0]
         self._writing = record
         return message
 

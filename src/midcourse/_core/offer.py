@@ -108,19 +108,32 @@ def prepare(given: Input, anchor: str | None, *, anchored: bool, limits: Limits)
             refuse(f"attachments have at most {limits.attachment_bytes} bytes, these {size}")
         attachments = tuple(copy)
 
-    anchor = str.__str__(target) if target is not None else None
-    # The texts are plain `str` in the copy, whatever subclass the host used.
-    taken = Input(
-        str.__str__(kind),
-        str.__str__(text),
-        id=str.__str__(usable_id) if usable_id is not None else "",
-        source=str.__str__(source),
-        target_generation_id=anchor,
-        attachments=attachments,
-    )
+    taken = given
+    if attachments or not _is_plain(given):
+        # A copy that nobody else can change, its texts plain `str` whatever the host used.
+        taken = Input(
+            str(str.__str__(kind)),
+            str(str.__str__(text)),
+            id=str(str.__str__(usable_id)) if usable_id is not None else "",
+            source=str(str.__str__(source)),
+            target_generation_id=inner and str(str.__str__(inner)),
+            attachments=attachments,
+        )
+    anchor = target and str(str.__str__(target))
     content = [taken.kind, taken.text, taken.source, anchor, attachments]
     digest = blake2b(_canonical(content).encode(), digest_size=32).digest()
     return Offer(taken, anchor, anchored, digest)
+
+
+def _is_plain(given: Input) -> bool:
+    """Whether nothing of it can be changed, nor is more than it seems: it needs no copy."""
+    anchor = given.target_generation_id
+    texts = (given.kind, given.text, given.id, given.source)
+    return (
+        type(given.attachments) is tuple
+        and (anchor is None or type(anchor) is str)
+        and all(type(text) is str for text in texts)
+    )
 
 
 def _unwieldy(attachments: list[Json], size: int) -> str:
@@ -145,16 +158,17 @@ def _unwieldy(attachments: list[Json], size: int) -> str:
     return ""
 
 
-def _canonical(value: Json) -> str:
-    return json.dumps(
-        value, sort_keys=True, allow_nan=False, ensure_ascii=False, separators=(",", ":")
-    )
+_canonical = json.JSONEncoder(
+    sort_keys=True, allow_nan=False, ensure_ascii=False, separators=(",", ":")
+).encode
 
 
 def _is_text(value: object) -> bool:
     """Whether `value` is a string that can be encoded: no lone surrogates."""
     if not isinstance(value, str):
         return False
+    if value.isascii():
+        return True
     try:
         value.encode()
     except UnicodeEncodeError:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import final
 
 from .errors import InternalError
@@ -114,11 +115,12 @@ class Record:
         return receipt
 
     def content(self) -> Input | None:
-        """The content as long as it is kept, in a copy that the caller may change."""
+        """The content as long as it is kept, anchor included: the same input if submitted again."""
         kept = self.input
-        if kept is None or not kept.attachments:
-            return kept
-        return Input.from_json(kept.to_json())
+        if kept is not None and (kept.attachments or kept.target_generation_id != self.anchor):
+            copy = tuple(fresh_copy(list(kept.attachments)))
+            kept = replace(kept, target_generation_id=self.anchor, attachments=copy)
+        return kept
 
     def message(self) -> dict[str, Json]:
         """The message that the context is given."""

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 from traceback import TracebackException
-from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, TypeVar, final
+from typing import TYPE_CHECKING, Protocol, TypeAlias, TypeVar, final
 
 from midcourse._core.errors import GenerationBusy, GenerationOver, Misuse
 from midcourse._core.generation import GenerationState
@@ -21,7 +21,7 @@ from midcourse._core.values import ContextUnchanged, Json, Limits
 
 from .backend import Cancellations, Primitives, enable_ki_protection
 from .batch import Batch
-from .host_call import HostCall, calling, is_cancellation, is_grave
+from .host_call import HostCall, HostCalls, calling, is_cancellation, is_grave
 from .requests import Requests
 
 if TYPE_CHECKING:
@@ -327,9 +327,17 @@ class Generation:
         cancellations = Cancellations(k.lowlevel.current_task())
         self._steps += 1
         try:
-            async with self._lock:
+            await k.lowlevel.checkpoint()
+            try:
+                self._lock.acquire_nowait()
+            except k.WouldBlock:
+                await self._lock.acquire()
+            try:
                 self._cancellations = cancellations
                 return not state.decided and await step(proposed)
+            finally:
+                self._call = None
+                self._lock.release()
         except BaseException as exc:
             self._left = True
             self._end_by(exc)
@@ -351,10 +359,14 @@ class Generation:
         self._end_if_spent()
         state.begin_boundary()
         room = self._limits.pending
-        while room and (record := state.next_write()) is not None:
-            # Control comes back here between writes: only this task sees a native cancellation.
-            await self._host_call(self._write, record)
-            room -= record is not state.initial
+        if state.next_write() is not None:
+            async with HostCalls(self._k, self._end_by) as calls:
+                # Control comes back here between writes: only this task sees a native
+                # cancellation. A write that did not return unchallenged ends the generation,
+                # and then there is no next one.
+                while room and (record := state.next_write()) is not None:
+                    await self._call_host(calls, self._write, record)
+                    room -= record is not state.initial
         if await self._is_over():
             return False
         state.begin_request()
@@ -398,7 +410,8 @@ class Generation:
         state = self._state
         state.propose(proposed or "")
         if self._save is not None:
-            await self._host_call(self._write_checkpoint, self._save)
+            async with HostCalls(self._k, self._end_by) as calls:
+                await self._call_host(calls, self._write_checkpoint, self._save)
         # From here to the end no await: a racing submission is before the check or after it.
         if self._wanted():
             self._end(Cause.CANCEL)
@@ -411,7 +424,8 @@ class Generation:
 
     async def _save_only(self, proposed: str | None) -> bool:
         if self._save is not None:
-            await self._host_call(self._write_checkpoint, self._save)
+            async with HostCalls(self._k, self._end_by) as calls:
+                await self._call_host(calls, self._write_checkpoint, self._save)
         return not await self._is_over()
 
     async def _write_checkpoint(
@@ -424,12 +438,11 @@ class Generation:
         if call.error is not None or call.told:
             self._end_after(call)
 
-    async def _host_call(self, body: Callable[..., Awaitable[None]], *args: Any) -> None:
+    async def _call_host(
+        self, calls: HostCalls, body: Callable[[HostCall, _T], Awaitable[None]], arg: _T
+    ) -> None:
         call = self._call = HostCall(self._k)
-        try:
-            await call.run(body, call, *args, interrupted=self._end_by)
-        finally:
-            self._call = None
+        await calls.run(body, arg, call=call)
 
     async def _is_over(self) -> bool:
         """Whether nothing may follow this step, looked at once more at its end."""

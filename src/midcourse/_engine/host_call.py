@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 from contextvars import ContextVar
+from types import TracebackType
 from typing import TYPE_CHECKING, TypeVarTuple, Unpack, final
 
 import outcome
@@ -19,7 +20,7 @@ from .backend import Cancellations, Primitives, enable_ki_protection
 if TYPE_CHECKING:
     import trio
 
-__all__ = ["HostCall", "calling", "is_cancellation", "is_grave", "only"]
+__all__ = ["HostCall", "HostCalls", "calling", "is_cancellation", "is_grave", "only"]
 
 calling: ContextVar[HostCall | None] = ContextVar("midcourse_calling", default=None)
 """The call that the current task runs in, or was started from."""
@@ -28,12 +29,96 @@ _Args = TypeVarTuple("_Args")
 
 
 @final
+class HostCalls:
+    """A nursery for calls of host code, one after another, each in a child task of its own.
+
+    Used as `async with`. The block is left when the last child is done, whatever happens to the
+    caller meanwhile; then it raises what arrived at the caller, else what a call failed with.
+    """
+
+    __slots__ = ("_arrived", "_interrupted", "_k", "_manager", "_nursery", "error")
+
+    def __init__(self, k: type[Primitives], interrupted: Callable[[BaseException], None]) -> None:
+        self._k = k
+        self._interrupted = interrupted  # told at once what arrives at the caller
+        self._arrived: BaseException | None = None
+        self.error: BaseException | None = None
+
+    async def __aenter__(self) -> HostCalls:
+        self._manager = self._k.open_nursery()
+        self._nursery = await self._manager.__aenter__()
+        return self
+
+    async def __aexit__(
+        self,
+        exc_type: type[BaseException] | None,
+        exc: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        # The nursery is left normally: nothing of ours is to be wrapped in a group.
+        try:
+            await self._manager.__aexit__(None, None, None)
+        except BaseException as late:  # noqa: BLE001  # raised again below
+            self._arrive(only(late))
+        # An error that is no Exception (SystemExit) is not hidden behind a cancellation.
+        error, leaving = self.error, exc or self._arrived
+        if error is not None and (leaving is None or is_grave(self._k, error)):
+            leaving = error
+        try:
+            if leaving is not None and leaving is not exc:
+                raise leaving
+        finally:
+            del error, leaving, exc, self.error, self._arrived  # no cycle through the traceback
+
+    async def run(
+        self,
+        body: Callable[[HostCall, Unpack[_Args]], Awaitable[None]],
+        *args: *_Args,
+        call: HostCall,
+    ) -> None:
+        """Run `body` in a child task and wait for it, unless something arrives meanwhile.
+
+        Then, or when `call` has an error, the block is to be left.
+        """
+        done = self._k.Event()
+        self._nursery.start_soon(self._child, body, call, args, done)
+        try:
+            await done.wait()
+        except BaseException as exc:  # noqa: BLE001  # raised by the block
+            # The block waits for the child without hearing of the same cancellation again. The
+            # child awaits only under its own shield, so this one changes nothing for it.
+            self._nursery.cancel_scope.shield = True
+            self._arrive(exc)
+
+    def _arrive(self, exc: BaseException) -> None:
+        if self._arrived is None or isinstance(exc, KeyboardInterrupt):
+            self._arrived = exc
+        self._interrupted(exc)
+
+    @enable_ki_protection
+    async def _child(
+        self,
+        body: Callable[[HostCall, Unpack[_Args]], Awaitable[None]],
+        call: HostCall,
+        args: tuple[*_Args],
+        done: trio.Event,
+    ) -> None:
+        calling.set(call)  # in the child's own copy of the host's context variables
+        try:
+            await body(call, *args)
+        finally:
+            if call.error is not None:
+                self.error = call.error
+            done.set()
+
+
+@final
 class HostCall:
-    """One child task that calls host code, and what came of it.
+    """One call of host code in its child task, and what came of it.
 
     Attributes:
-        told: whether the last guarded call was told to cancel, whatever it then did.
-        error: what is to be raised in the host's task, `None` if nothing is.
+        told: whether it was told to cancel, whatever it then did.
+        error: what it raised, `None` if it did not.
     """
 
     __slots__ = ("_k", "_scope", "error", "told")
@@ -48,66 +133,6 @@ class HostCall:
         """Give the running call `grace` seconds to return; calling it again gives no more."""
         deadline = self._k.current_time() + grace
         self._scope.deadline = min(self._scope.deadline, deadline)
-
-    @enable_ki_protection
-    async def run(
-        self,
-        body: Callable[[Unpack[_Args]], Awaitable[None]],
-        *args: *_Args,
-        interrupted: Callable[[BaseException], None],
-    ) -> None:
-        """Run `body` in a child task and wait for its end, whatever happens to the caller.
-
-        Args:
-            body: what the child does; it puts what is to be raised here into `error`.
-            args: what `body` is called with.
-            interrupted: told at once what arrived at the caller while it waited.
-
-        Raises:
-            BaseException: what arrived at the caller while it waited, once the child is done;
-                else `error`.
-        """
-        k, arrived = self._k, None
-        done = k.Event()
-        try:
-            async with k.open_nursery() as nursery:
-                nursery.start_soon(self._child, body, args, done)
-                try:
-                    await done.wait()
-                except BaseException as exc:  # noqa: BLE001  # raised again below
-                    # The nursery is left normally and waits for the child, without hearing of
-                    # the same cancellation again. The child awaits only under its own shield, so
-                    # this one changes nothing for it.
-                    nursery.cancel_scope.shield = True
-                    arrived = exc
-                    interrupted(exc)
-        except BaseException as exc:  # noqa: BLE001  # raised again below
-            late = only(exc)
-            interrupted(late)
-            if arrived is None or isinstance(late, KeyboardInterrupt):
-                arrived = late
-        error = self.error
-        # An error that is no Exception (SystemExit) is not hidden behind a cancellation.
-        if error is not None and (arrived is None or is_grave(k, error)):
-            arrived = error
-        if arrived is not None:
-            try:
-                raise arrived
-            finally:
-                del arrived, error, self.error  # no cycle through the traceback
-
-    @enable_ki_protection
-    async def _child(
-        self,
-        body: Callable[[Unpack[_Args]], Awaitable[None]],
-        args: tuple[*_Args],
-        done: trio.Event,
-    ) -> None:
-        calling.set(self)  # in the child's own copy of the host's context variables
-        try:
-            await body(*args)
-        finally:
-            done.set()
 
     async def guard(
         self, call: Callable[[Unpack[_Args]], Awaitable[object]], *args: *_Args
