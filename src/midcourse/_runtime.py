@@ -34,6 +34,8 @@ _T = TypeVar("_T")
 
 Turn = Callable[[Generation], Awaitable[object]]
 
+GENERATION_ID_CHARS = 128
+
 _SETTLES = frozenset(
     ("steering.applied", "steering.held", "steering.unknown",
      "input.delivered", "input.held", "input.unknown")
@@ -89,7 +91,7 @@ class LiveRuntime:
         session_id: names the session in its events; a fresh random id if left out.
         mode: `"unavailable"` where the host's way of running cannot honour anchors.
         limits: the bounds.
-        new_id: makes the ids of generations: 1 to `Limits.id_chars` characters, each one new.
+        new_id: makes the ids of generations: 1 to 128 characters, each one new.
         clock: seconds since the epoch, for the times of events; it must not raise.
     """
 
@@ -389,7 +391,6 @@ class LiveRuntime:
         """
         session, kinds = self._session, _attachment_kinds(context)
         _check_budget(max_requests)
-        await anyio_checkpoint()
         if session.closed:
             raise RuntimeClosed("the runtime is closed")
         if session.serving is not None:
@@ -412,6 +413,7 @@ class LiveRuntime:
         self._loops.bind()
         session.serving, self._stopping = kinds, False
         try:
+            await anyio_checkpoint()
             while True:
                 await self._until(ready, self._waiters)
                 if self._stopping or session.closed:
@@ -428,7 +430,7 @@ class LiveRuntime:
 
     def _fresh_id(self) -> str:
         fresh = self._new_id()
-        if not isinstance(fresh, str) or not 1 <= len(fresh) <= self._limits.id_chars:
+        if not isinstance(fresh, str) or not 1 <= len(fresh) <= GENERATION_ID_CHARS:
             raise ValueError(f"new_id has to make ids, not {fresh!r}")
         return fresh
 
@@ -443,12 +445,14 @@ class LiveRuntime:
 
         Args:
             after: begin behind this sequence number, as far as the history reaches; 0 for its
-                start, `None` for what comes from now on.
+                start, `None` for what comes from now on; at least 0.
             buffer: how many events the reader may be behind before it sees a `Gap`; the
                 history bounds it, too.
         """
         if buffer < 1:
             raise ValueError(f"a buffer holds at least 1 event, not {buffer!r}")
+        if after is not None and after < 0:
+            raise ValueError(f"events are numbered from 1: after is at least 0, not {after!r}")
         log, session = self._session.log, self._session
         return Subscription(
             log,

@@ -42,6 +42,11 @@ class Event:
     type: str
     data: Mapping[str, Json]
 
+    def __reduce__(self) -> tuple[object, ...]:
+        # The read-only view of `data` can be neither copied nor pickled, so a dict goes instead.
+        data = dict(self.data)
+        return Event, (self.version, self.sequence, self.session_id, self.time, self.type, data)
+
     def to_json(self) -> dict[str, Json]:
         """The event as one flat JSON mapping, a fresh copy."""
         return {

@@ -93,7 +93,10 @@ class Input:
             raise InvalidInput(f"an input has no {', '.join(strange)}", input_id=input_id)
         if "kind" not in value:
             raise InvalidInput("an input needs a kind", input_id=input_id)
-        return cls(**value)
+        attachments = value.get("attachments", ())
+        if isinstance(attachments, list):
+            attachments = tuple(attachments)
+        return cls(**{**value, "attachments": attachments})
 
 
 class _Accepted(TypedDict):

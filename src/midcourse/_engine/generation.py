@@ -10,7 +10,6 @@ it, goes through `_end`: state first, then the channel, then a running call is a
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from traceback import TracebackException
 from typing import TYPE_CHECKING, Protocol, TypeAlias, TypeVar, final
 
 from midcourse._core.errors import GenerationBusy, GenerationOver, Misuse
@@ -21,7 +20,7 @@ from midcourse._core.values import ContextUnchanged, Json, Limits
 
 from .backend import Cancellations, Primitives, enable_ki_protection
 from .batch import Batch
-from .host_call import HostCall, HostCalls, calling, is_cancellation, is_grave
+from .host_call import HostCall, HostCalls, calling, is_cancellation, is_grave, text_of
 from .requests import Requests
 
 if TYPE_CHECKING:
@@ -30,8 +29,6 @@ if TYPE_CHECKING:
 __all__ = ["Checkpoint", "Context", "Generation"]
 
 _T = TypeVar("_T")
-
-DETAIL_CHARS = 1000  # of an error's text in a receipt: receipts are kept as long as the runtime
 
 
 class Context(Protocol):
@@ -286,8 +283,9 @@ class Generation:
         if not isinstance(text, str):
             raise TypeError(f"the text to finish with is a str, not {type(text).__name__}")
         self._check_alone()
-        state = self._state
-        if self._proposed is not None or not (state.proposable or state.decided):
+        if self._state.decided:
+            return  # the next step tells how it ended
+        if self._proposed is not None or not self._state.proposable:
             raise Misuse("each request can be proposed to finish with once: make another one")
         self._proposed = text
 
@@ -321,7 +319,7 @@ class Generation:
     ) -> bool:
         """Make one step under the checkpoint lock; what leaves it is the end."""
         k, state = self._k, self._state
-        if self._left or state.outcome is Outcome.FINISHED:
+        if self._over:
             await k.lowlevel.checkpoint()  # a cancellation goes before our complaint
             raise GenerationOver(f"generation {state.id!r} has ended")
         cancellations = Cancellations(k.lowlevel.current_task())
@@ -348,9 +346,14 @@ class Generation:
                 self._idle.set()
 
     @property
+    def _over(self) -> bool:
+        """Whether it has ended by what its host did, so that a further step is misuse."""
+        return self._left or self._state.outcome is Outcome.FINISHED
+
+    @property
     def _calling(self) -> bool:
         """Whether the caller is the write or checkpoint that runs, or was started by it."""
-        return self._call is not None and self._call is calling.get()
+        return self._call is not None and self._call.running and self._call is calling.get()
 
     # ----------------------------------------------------------------- steps, under the lock
 
@@ -379,28 +382,34 @@ class Generation:
         if self._wanted():
             self._end(Cause.CANCEL)
             return
-        await call.guard(self._context.add_message, state.begin(record))
-        error, told = call.error, call.told
-        if error is None and not told:
-            state.settle(record, WriteEnd.RETURNED, None)
-            return
-        self._end_after(call)
-        confirmed = None
-        if not told and isinstance(error, ContextUnchanged):
-            end = WriteEnd.UNCHANGED
-        else:
-            end = WriteEnd.TOLD if told else WriteEnd.RAISED
-            confirmed = await self._confirm(call, record.id)
-        state.settle(record, end, confirmed, "" if error is None else _text_of(error))
+        message = state.begin(record)
+        end, confirmed, text = WriteEnd.RAISED, None, ""
+        try:
+            await call.guard(lambda: self._context.add_message(message))
+            if call.error is None and not call.told:
+                end = WriteEnd.RETURNED
+                return
+            self._end_after(call)
+            text = "" if call.error is None else text_of(call.error)
+            if not call.told and isinstance(call.error, ContextUnchanged):
+                end = WriteEnd.UNCHANGED
+            else:
+                end = WriteEnd.TOLD if call.told else WriteEnd.RAISED
+                confirmed = await self._confirm(call, record.id)
+        finally:
+            # I1: however this is left, the write that was begun is settled.
+            state.settle(record, end, confirmed, text)
 
     async def _confirm(self, call: HostCall, input_id: str) -> bool | None:
         """What the context says of an input whose write did not return unchallenged."""
-        confirm = getattr(self._context, "confirm", None)
-        if confirm is None:
-            return None
+
+        async def ask() -> object:
+            confirm = getattr(self._context, "confirm", None)
+            return None if confirm is None else await confirm(input_id)
+
         question = HostCall(self._k)
         question.hurry(self._limits.confirm_timeout)
-        answer = await question.guard(confirm, input_id)
+        answer = await question.guard(ask)
         if question.error is not None and is_grave(self._k, question.error):
             call.error = question.error
         # Only a plain answer in time is one; anything else proves nothing.
@@ -496,11 +505,3 @@ class Generation:
         self._steered.set()
         if state.phase is not Phase.LEAVING and self._call is not None:
             self._call.hurry(self._limits.write_grace)
-
-
-def _text_of(error: BaseException) -> str:
-    """The error's type and text in one string that any wire takes, however odd its `__str__`."""
-    summary = TracebackException(type(error), error, None)
-    summary.__notes__ = None
-    text = "".join(summary.format_exception_only()).strip()
-    return text.encode(errors="backslashreplace").decode()[:DETAIL_CHARS]

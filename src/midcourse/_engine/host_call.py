@@ -20,12 +20,14 @@ from .backend import Cancellations, Primitives, enable_ki_protection
 if TYPE_CHECKING:
     import trio
 
-__all__ = ["HostCall", "HostCalls", "calling", "is_cancellation", "is_grave", "only"]
+__all__ = ["HostCall", "HostCalls", "calling", "is_cancellation", "is_grave", "only", "text_of"]
 
 calling: ContextVar[HostCall | None] = ContextVar("midcourse_calling", default=None)
 """The call that the current task runs in, or was started from."""
 
 _Args = TypeVarTuple("_Args")
+
+TEXT_CHARS = 1000  # of an error: receipts are kept as long as the runtime
 
 
 @final
@@ -36,11 +38,11 @@ class HostCalls:
     caller meanwhile; then it raises what arrived at the caller, else what a call failed with.
     """
 
-    __slots__ = ("_arrived", "_interrupted", "_k", "_manager", "_nursery", "error")
+    __slots__ = ("_arrived", "_ended_by", "_k", "_manager", "_nursery", "error")
 
-    def __init__(self, k: type[Primitives], interrupted: Callable[[BaseException], None]) -> None:
+    def __init__(self, k: type[Primitives], ended_by: Callable[[BaseException], None]) -> None:
         self._k = k
-        self._interrupted = interrupted  # told at once what arrives at the caller
+        self._ended_by = ended_by  # told at once what arrives here or leaves a child
         self._arrived: BaseException | None = None
         self.error: BaseException | None = None
 
@@ -93,7 +95,7 @@ class HostCalls:
     def _arrive(self, exc: BaseException) -> None:
         if self._arrived is None or isinstance(exc, KeyboardInterrupt):
             self._arrived = exc
-        self._interrupted(exc)
+        self._ended_by(exc)
 
     @enable_ki_protection
     async def _child(
@@ -104,11 +106,16 @@ class HostCalls:
         done: trio.Event,
     ) -> None:
         calling.set(call)  # in the child's own copy of the host's context variables
+        call.running = True
         try:
             await body(call, *args)
+        except BaseException as exc:  # noqa: BLE001  # raised by the block
+            # Nothing may leave the child: the nursery would cancel the calls beside it.
+            call.error = exc
+            self._ended_by(exc)
         finally:
-            if call.error is not None:
-                self.error = call.error
+            call.running = False
+            self.error = call.error
             done.set()
 
 
@@ -117,15 +124,17 @@ class HostCall:
     """One call of host code in its child task, and what came of it.
 
     Attributes:
+        running: whether its child task is not done yet.
         told: whether it was told to cancel, whatever it then did.
         error: what it raised, `None` if it did not.
     """
 
-    __slots__ = ("_k", "_scope", "error", "told")
+    __slots__ = ("_k", "_scope", "error", "running", "told")
 
     def __init__(self, k: type[Primitives]) -> None:
         self._k = k
         self._scope = k.CancelScope(shield=True)
+        self.running = False
         self.told = False
         self.error: BaseException | None = None
 
@@ -177,3 +186,12 @@ def only(exc: BaseException) -> BaseException:
     while isinstance(exc, BaseExceptionGroup) and len(exc.exceptions) == 1:
         exc = exc.exceptions[0]
     return exc
+
+
+def text_of(error: BaseException) -> str:
+    """The error's type and text in one string that any wire takes, however odd the error is."""
+    try:
+        text = f"{type(error).__name__}: {error}"
+    except Exception:  # noqa: BLE001  # of an error that cannot be shown, that is what is shown
+        text = "an error that cannot be shown"
+    return text.encode(errors="backslashreplace").decode()[:TEXT_CHARS]

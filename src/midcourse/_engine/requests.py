@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, final
 
-from midcourse._core.errors import Misuse
+from midcourse._core.errors import GenerationOver, Misuse
 
 if TYPE_CHECKING:
     from .generation import Generation
@@ -35,7 +35,10 @@ class Request:
 
         Raises:
             Misuse: this is not the latest request, or it was proposed to finish with it before.
+            GenerationOver: the generation has finished or failed.
         """
+        if self._generation._over:
+            raise GenerationOver(f"generation {self._generation.id!r} has ended")
         if self.number != self._generation.request_count:
             raise Misuse(f"request {self.number} is not the latest one any more")
         self._generation._propose(text)
