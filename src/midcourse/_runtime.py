@@ -554,9 +554,10 @@ async def _interruptible(turn: Turn, generation: Generation) -> None:
     await turn(generation)
 
 
-def _attachment_kinds(context: Context) -> Collection[str]:
-    kinds: Collection[str] = getattr(context, "attachment_kinds", ())
-    return kinds
+def _attachment_kinds(context: Context) -> frozenset[str]:
+    # Taken once, as a set: what the host changes later changes nothing.
+    kinds: Collection[str] | None = getattr(context, "attachment_kinds", None)
+    return frozenset((kinds,) if isinstance(kinds, str) else kinds or ())
 
 
 def _check_budget(max_requests: int | None) -> None:

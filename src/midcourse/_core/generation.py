@@ -7,7 +7,7 @@ terminal event as soon as no write is running.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable
 from typing import final
 
 from .errors import InternalError
@@ -75,7 +75,7 @@ class GenerationState:
         generation_id: str,
         initial: Record,
         *,
-        attachment_kinds: Collection[str],
+        attachment_kinds: frozenset[str],
         max_requests: int | None,
         initial_written: bool,
         log: EventLog,

@@ -90,6 +90,7 @@ def prepare(given: Input, anchor: str | None, *, anchored: bool, limits: Limits)
     if len(given.attachments) > limits.attachments:
         refuse(f"an input has at most {limits.attachments} attachments")
     attachments: tuple[Json, ...] = ()
+    canonical = ""
     if given.attachments:
         listed = list(given.attachments)
         if wrong := _unwieldy(listed, limits.attachment_bytes):
@@ -120,8 +121,16 @@ def prepare(given: Input, anchor: str | None, *, anchored: bool, limits: Limits)
             attachments=attachments,
         )
     anchor = target and str(str.__str__(target))
-    content = [taken.kind, taken.text, taken.source, anchor, attachments]
-    digest = blake2b(_canonical(content).encode(), digest_size=32).digest()
+    parts = (
+        taken.kind,
+        taken.text,
+        taken.source,
+        canonical,
+        "" if anchor is None else f"to {anchor}",
+    )
+    # Each with its length before it, so that two different inputs are never one string.
+    content = "".join([f"{len(part)}:{part}" for part in parts])
+    digest = blake2b(content.encode(), digest_size=32).digest()
     return Offer(taken, anchor, anchored, digest)
 
 

@@ -15,7 +15,6 @@ from .tables import (
     Delivery,
     Disposition,
     HeldReason,
-    Kind,
     Stage,
     Step,
     UnknownReason,
@@ -42,12 +41,10 @@ class Record:
         "generation_id",
         "id",
         "input",
-        "kind",
     )
 
     def __init__(self, offer: Offer, delivery: Delivery, generation_id: str | None) -> None:
         self.id = offer.input.id
-        self.kind = Kind(offer.input.kind)
         self.anchor = offer.anchor
         self.anchored = offer.anchored
         self.digest = offer.digest

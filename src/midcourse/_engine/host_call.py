@@ -115,7 +115,7 @@ class HostCalls:
             self._ended_by(exc)
         finally:
             call.running = False
-            self.error = call.error
+            self.error, call.error = call.error, None  # no cycle through the traceback
             done.set()
 
 
