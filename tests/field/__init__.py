@@ -1,0 +1,1 @@
+"""The cases from the field."""

@@ -1,0 +1,1 @@
+"""Tests of the facade: capability, receipts, serving, threads, subscriptions."""

@@ -1,0 +1,1 @@
+"""Files that are type-checked, not run."""
