@@ -29,7 +29,7 @@ class MemoryContext:
         attachment_kinds: Collection[str] = (),
     ) -> None:
         self.messages: list[dict[str, Json]] = list(messages)
-        self.attachment_kinds = frozenset(attachment_kinds)
+        self.attachment_kinds: frozenset[str] = frozenset(attachment_kinds)
 
     async def add_message(self, message: dict[str, Json], /) -> None:
         """Append `message`, at once: this never waits and is no checkpoint."""

@@ -104,7 +104,7 @@ class LiveRuntime:
         new_id: Callable[[], str] = random_id,
         clock: Callable[[], float] = time.time,
     ) -> None:
-        self.session_id = random_id() if session_id is None else session_id
+        self.session_id: str = random_id() if session_id is None else session_id
         self._limits = Limits() if limits is None else limits
         self._new_id = new_id
         self._session = Session(
@@ -127,7 +127,7 @@ class LiveRuntime:
         }
         self.capability: Mapping[str, object] = MappingProxyType(self._capability)
         """The capability `live.steering`: a live, read-only view."""
-        self.from_thread = FromThread(self)
+        self.from_thread: FromThread = FromThread(self)
         """The same calls for other threads."""
 
     async def __aenter__(self) -> LiveRuntime:

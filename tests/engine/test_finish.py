@@ -348,6 +348,48 @@ def test_a_deadline_that_passed_unnoticed_before_the_save_keeps_it_from_beginnin
     run(test)
 
 
+@pytest.mark.promise("finish.wanted", "finish.checkpoint_protected", "cancellation.before_write")
+@pytest.mark.parametrize("how", ["scope", "stop"])
+@pytest.mark.parametrize("steps", range(6))
+def test_a_cancellation_that_races_the_beginning_of_the_save_never_tears_it(
+    run: Backend, steps: int, how: str
+) -> None:
+    async def once() -> None:
+        runtime, disk = new_runtime(), Disk()
+
+        async def save(generation: Generation) -> None:
+            await checkpoint()
+            await disk.save(generation)
+            await checkpoint()
+
+        async def person() -> None:
+            for _ in range(steps):
+                await checkpoint()
+            scope.cancel() if how == "scope" else runtime.stop()
+
+        async with anyio.create_task_group() as others:
+            with anyio.CancelScope() as scope:
+                async with runtime.open_generation(
+                    PROMPT, context=ListContext(), checkpoint=save
+                ) as generation:
+                    await generation.boundary()
+                    others.start_soon(person)
+                    await generation.finish("done")
+                    await checkpoint()
+        assert disk.whole == len(disk.saves)
+        assert len(terminal_events(runtime)) == 1
+        if generation.outcome == "finished":
+            assert disk.whole == 1
+        else:
+            assert generation.reason == ("cancelled" if how == "scope" else "stopped")
+
+    async def test() -> None:
+        for _ in range(10):  # Trio shuffles what runs in one step
+            await once()
+
+    run(test)
+
+
 # ------------------------------------------------------------- step 2: the check, step 3: the end
 
 

@@ -88,8 +88,8 @@ class EventLog:
         clock: Callable[[], float],
         notify: Callable[[str, Mapping[str, Json]], None],
     ) -> None:
-        self.session_id = session_id
-        self.last = 0
+        self.session_id: str = session_id
+        self.last: int = 0
         self._clock = clock
         self._notify = notify
         self._history: deque[tuple[float, str, Mapping[str, Json]]] = deque(maxlen=limit)

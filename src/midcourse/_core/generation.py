@@ -7,7 +7,7 @@ terminal event as soon as no write is running.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import final
 
 from .errors import InternalError
@@ -75,23 +75,23 @@ class GenerationState:
         generation_id: str,
         initial: Record,
         *,
-        attachment_kinds: frozenset[str],
+        attachment_kinds: Collection[str],
         max_requests: int | None,
         initial_written: bool,
         log: EventLog,
         on_over: Callable[[], None],
     ) -> None:
-        self.id = generation_id
-        self.initial = initial
+        self.id: str = generation_id
+        self.initial: Record = initial
         self.queue: list[Record] = [] if initial_written else [initial]
-        self.attachment_kinds = attachment_kinds
-        self.max_requests = max_requests
-        self.phase = Phase.OPEN
+        self.attachment_kinds: Collection[str] = attachment_kinds
+        self.max_requests: int | None = max_requests
+        self.phase: Phase = Phase.OPEN
         self.cause: Cause | None = None
-        self.error_type = ""
+        self.error_type: str = ""
         self.text: str | None = None
-        self.requests = 0
-        self.proposable = initial_written
+        self.requests: int = 0
+        self.proposable: bool = initial_written
         self._log = log
         self._on_over = on_over
         self._writing: Record | None = None

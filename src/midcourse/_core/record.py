@@ -44,12 +44,12 @@ class Record:
     )
 
     def __init__(self, offer: Offer, delivery: Delivery, generation_id: str | None) -> None:
-        self.id = offer.input.id
-        self.anchor = offer.anchor
-        self.anchored = offer.anchored
-        self.digest = offer.digest
-        self.delivery = delivery
-        self.generation_id = generation_id
+        self.id: str = offer.input.id
+        self.anchor: str | None = offer.anchor
+        self.anchored: bool = offer.anchored
+        self.digest: bytes = offer.digest
+        self.delivery: Delivery = delivery
+        self.generation_id: str | None = generation_id
         self.input: Input | None = offer.input
         self._state: tuple[Stage, HeldReason | UnknownReason | None, str] = (
             Stage.WAITING,

@@ -64,12 +64,12 @@ class Session:
         clock: Callable[[], float],
         notify: Callable[[str, Mapping[str, Json]], None],
     ) -> None:
-        self.mode = mode
-        self.log = EventLog(session_id, limits.event_history, clock, notify)
+        self.mode: Mode = mode
+        self.log: EventLog = EventLog(session_id, limits.event_history, clock, notify)
         self.active: GenerationState | None = None
         self.inbox: list[Record] = []
-        self.serving: frozenset[str] | None = None
-        self.closed = False
+        self.serving: Collection[str] | None = None
+        self.closed: bool = False
         self._limits = limits
         self._identities: dict[str, Record] = {}
 
@@ -158,7 +158,7 @@ class Session:
         offer: Offer,
         generation_id: str,
         *,
-        attachment_kinds: frozenset[str],
+        attachment_kinds: Collection[str],
         max_requests: int | None,
         initial_written: bool,
     ) -> GenerationState:
@@ -181,7 +181,7 @@ class Session:
         return self._open(record, generation_id, attachment_kinds, max_requests, initial_written)
 
     def open_next(
-        self, generation_id: str, *, attachment_kinds: frozenset[str], max_requests: int | None
+        self, generation_id: str, *, attachment_kinds: Collection[str], max_requests: int | None
     ) -> GenerationState | None:
         """Open a generation with the first input of the inbox; `None` if there is none to open.
 
@@ -212,7 +212,7 @@ class Session:
         self,
         record: Record,
         generation_id: str,
-        attachment_kinds: frozenset[str],
+        attachment_kinds: Collection[str],
         max_requests: int | None,
         initial_written: bool,
     ) -> GenerationState:
@@ -274,7 +274,7 @@ class Session:
         }
 
 
-def strange_kinds(attachments: Collection[Json], kinds: frozenset[str]) -> str:
+def strange_kinds(attachments: Collection[Json], kinds: Collection[str]) -> str:
     """The first kind of attachment that is not among `kinds`, in words; empty if there is none.
 
     The kind of an attachment is its `"type"`, as in the parts of a message.

@@ -6,6 +6,7 @@ On Trio the engine gets the `trio` module itself, nothing in between. On asyncio
 
 from __future__ import annotations
 
+from contextlib import AbstractAsyncContextManager
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
@@ -33,19 +34,25 @@ if TYPE_CHECKING:
         Event = trio.Event
         Lock = trio.Lock
         WouldBlock = trio.WouldBlock
-        current_effective_deadline = staticmethod(trio.current_effective_deadline)
-        current_time = staticmethod(trio.current_time)
-        open_nursery = staticmethod(trio.open_nursery)
 
+        @staticmethod
+        def current_effective_deadline() -> float: ...
+        @staticmethod
+        def current_time() -> float: ...
+        @staticmethod
+        def open_nursery() -> AbstractAsyncContextManager[trio.Nursery]: ...
         @staticmethod
         def open_memory_channel(
             max_buffer_size: int, /
         ) -> tuple[trio.MemorySendChannel[Any], trio.MemoryReceiveChannel[Any]]: ...
 
         class lowlevel:  # noqa: N801  # the name of Trio's module
-            checkpoint = staticmethod(trio.lowlevel.checkpoint)
-            current_task = staticmethod(trio.lowlevel.current_task)
-            current_trio_token = staticmethod(trio.lowlevel.current_trio_token)
+            @staticmethod
+            async def checkpoint() -> None: ...
+            @staticmethod
+            def current_task() -> object: ...
+            @staticmethod
+            def current_trio_token() -> trio.lowlevel.TrioToken: ...
 
     Token: TypeAlias = trio.lowlevel.TrioToken
 else:

@@ -134,8 +134,8 @@ class HostCall:
     def __init__(self, k: type[Primitives]) -> None:
         self._k = k
         self._scope = k.CancelScope(shield=True)
-        self.running = False
-        self.told = False
+        self.running: bool = False
+        self.told: bool = False
         self.error: BaseException | None = None
 
     def hurry(self, grace: float) -> None:

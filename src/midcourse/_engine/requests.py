@@ -25,8 +25,8 @@ class Request:
 
     def __init__(self, generation: Generation, number: int, input_ids: tuple[str, ...]) -> None:
         self._generation = generation
-        self.number = number
-        self.input_ids = input_ids
+        self.number: int = number
+        self.input_ids: tuple[str, ...] = input_ids
 
     def finish(self, text: str) -> None:
         """Propose to finish with `text`; the next step of the iterator does it.

@@ -161,10 +161,10 @@ class Keep:
     """
 
     def __init__(self, path: str) -> None:
-        self.suffix = os.path.splitext(path)[1].lower()
+        self.suffix: str = os.path.splitext(path)[1].lower()
         if self.suffix not in FORMATS:
             raise ValueError(f"the name must end in {', '.join(FORMATS[:-1])} or {FORMATS[-1]}")
-        self.path = os.path.realpath(path)
+        self.path: str = os.path.realpath(path)
         if os.path.isdir(self.path):
             raise IsADirectoryError(f"{path} is a folder")
         if os.path.exists(self.path):

@@ -59,7 +59,7 @@ class Workspace:
     """
 
     def __init__(self, root: str) -> None:
-        self.root = os.path.realpath(root)
+        self.root: str = os.path.realpath(root)
 
     def run(self, tool: str, arguments: Mapping[str, Any]) -> Steps:
         """Return the steps of one tool call.
