@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from concurrent.futures import Future
 from threading import RLock, get_ident
-from typing import Any, Final, TypeVar, final
+from typing import Any, Final, TypeVar, cast, final
 
 import anyio
 
@@ -57,11 +57,12 @@ class Loops:
         """Undo one `bind`; with the last, the calls that were still on their way are made."""
         with self._mutex:
             self._uses -= 1
+            token = cast("Token", self._token)  # bound, or there was nothing to undo
             if self._uses:
                 return
             self._thread = self._token = None
             for call in list(self._calls):
-                self._make(call)
+                self._make(call, token)
 
     def here(self) -> bool:
         """Whether the calling thread is the one of the loop that the runtime is bound to."""
@@ -89,31 +90,29 @@ class Loops:
         if self.here():  # only this thread can unbind: no lock on the loop's own way
             return step()
         with self._mutex:
-            if self._thread is None:
+            if self._token is None:
                 return step()
             call: Future[_T] = Future()
             self._calls[call] = step
-            self._send(call)
+            self._send(call, self._token)
         return call.result()
 
-    def _send(self, call: Future[Any]) -> None:
-        token = self._token
+    def _send(self, call: Future[Any], token: Token) -> None:
         try:
-            if token is not None:
-                token.run_sync_soon(self._make, call)
+            token.run_sync_soon(self._make, call, token)
         except RuntimeError as error:  # trio.RunFinishedError is one
             self._calls.pop(call, None)
             call.set_exception(RuntimeClosed(f"the loop of the runtime is gone: {error}"))
 
     @enable_ki_protection
-    def _make(self, call: Future[Any]) -> None:
-        """Make the step of one call; does nothing if it was made already."""
+    def _make(self, call: Future[Any], token: Token) -> None:
+        """Make the step of one call, on its loop; does nothing if it was made already.
+
+        `unbind` makes what is left, so a call never outlives the binding that it was sent to.
+        """
         with self._mutex:
             step = self._calls.get(call)
             if step is None:
-                return
-            if self._thread not in (None, get_ident()):  # another loop has it by now
-                self._send(call)
                 return
             try:
                 made = step()
@@ -122,7 +121,7 @@ class Loops:
                 call.set_exception(error)
                 return
             if made is AGAIN:
-                self._send(call)
+                self._send(call, token)
             else:
                 del self._calls[call]
                 call.set_result(made)

@@ -455,7 +455,8 @@ def test_an_initial_input_takes_no_identity_and_none_that_is_taken() -> None:
     steer(session, "a")
     session.stop()
     before = facts(session)
-    with pytest.raises(IdentityConflict) as caught:
+    said = r"^this id was accepted for another input$"
+    with pytest.raises(IdentityConflict, match=said) as caught:
         opened(session, "k", initial=Input("user", "begin", id="a"))
     assert caught.value.input_id == "a"
     assert facts(session) == before

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import copy
 import json
+import pickle
 import sys
 from collections.abc import Callable, Mapping
 from types import FrameType
@@ -57,6 +59,16 @@ def test_an_event_is_read_only_and_its_json_a_fresh_copy() -> None:
     wire["input_ids"].append("b")
     assert event.to_json()["input_ids"] == ["a"]
     assert json.loads(json.dumps(event.to_json())) == event.to_json()
+
+
+@pytest.mark.promise("library.values")
+def test_an_event_can_be_copied_and_pickled() -> None:
+    session = new_session()
+    boundary(opened(session, "g", initial_written=False))
+    for event in session.log.after(0):
+        for again in (copy.copy(event), copy.deepcopy(event), pickle.loads(pickle.dumps(event))):
+            assert again == event
+            assert again.to_json() == event.to_json()
 
 
 @pytest.mark.promise("event.history", "limits.event_history", "event.sequence")
@@ -119,7 +131,8 @@ def test_each_event_is_told_once_after_it_can_be_read() -> None:
     told: list[tuple[str, int]] = []
 
     def notify(type: str, data: Mapping[str, Any]) -> None:
-        told.append((type, kept.get(kept.last).data["n"]))
+        assert kept.get(kept.last).data == data
+        told.append((type, data["n"]))
 
     kept = EventLog("s", 10, lambda: 0.0, notify)
     kept.append("x", {"n": 1})

@@ -520,8 +520,9 @@ def test_one_generation_is_active_at_a_time() -> None:
 @pytest.mark.promise("refusal.runtime_closed", "admission.3")
 def test_a_closed_runtime_opens_no_generation() -> None:
     session = new_session()
+    assert session.closed is False
     session.close()
-    with pytest.raises(RuntimeClosed) as caught:
+    with pytest.raises(RuntimeClosed, match=r"^the runtime is closed$") as caught:
         opened(session, "g")
     assert caught.value.input_id == "g-initial"
     with pytest.raises(RuntimeClosed) as caught:

@@ -286,6 +286,72 @@ def test_a_native_cancellation_between_two_writes_stops_the_second(run: Backend)
     run(test)
 
 
+async def cancelled_between(how: str, steps: int) -> None:
+    """The host is cancelled `steps` steps into a batch of writes that take no time at all."""
+    runtime, context = new_runtime(), ListContext()
+    begun_before: list[int] = []
+    names = [f"{number}" for number in range(5)]
+    scope = anyio.CancelScope()
+    hosts: list[asyncio.Task[None]] = []
+
+    async def host() -> None:
+        with scope:
+            async with runtime.open_generation(PROMPT, context=context) as generation:
+                await submit(runtime, *names)
+                start.set()
+                await generation.boundary()
+                await checkpoint()
+                runtime.stop()
+
+    async def person() -> None:
+        await start.wait()
+        for _ in range(steps):
+            await checkpoint()
+        begun_before.append(len(context.begun))
+        if how == "scope":
+            scope.cancel()
+        elif how == "deadline":
+            scope.deadline = anyio.current_time() - 1
+        elif how == "stop":
+            runtime.stop()
+        else:
+            hosts[0].cancel()
+
+    start = anyio.Event()
+    async with anyio.create_task_group() as others:
+        if how == "native":
+            hosts.append(asyncio.create_task(host()))
+            others.start_soon(person)
+            await asyncio.wait(hosts)
+        else:
+            others.start_soon(host)
+            others.start_soon(person)
+    # Not one write was begun behind the moment in which cancellation was wanted.
+    assert len(context.begun) == begun_before[0]
+    assert context.ids == context.begun
+    for name in names:
+        applied = name in context.ids
+        assert disposition(runtime, name)[0] == ("applied" if applied else "held")
+
+
+@pytest.mark.promise("cancellation.before_write", "write.not_begun", "stop.wins", "I4")
+@pytest.mark.parametrize("how", ["scope", "deadline", "stop"])
+@pytest.mark.parametrize("steps", range(24))
+def test_no_write_is_begun_behind_the_moment_of_a_cancellation(
+    run: Backend, steps: int, how: str
+) -> None:
+    run(cancelled_between, how, steps)
+
+
+@pytest.mark.promise("cancellation.before_write", "write.not_begun", "protect.native_cancel", "I4")
+@pytest.mark.parametrize("steps", range(24))
+@on_asyncio
+def test_no_write_is_begun_behind_the_moment_of_a_native_cancellation(
+    run: Backend, steps: int
+) -> None:
+    run(cancelled_between, "native", steps)
+
+
 @pytest.mark.promise("cancellation.wanted", "protect.native_cancel")
 @on_asyncio
 def test_a_native_cancellation_that_the_host_swallowed_before_counts_no_more(

@@ -307,6 +307,23 @@ def test_a_deadline_that_passed_unnoticed_during_the_save_detaches(run: Backend)
     run(test)
 
 
+@pytest.mark.promise("finish.wanted", "cancellation.wanted", "boundary.ends")
+def test_a_deadline_around_the_finish_alone_detaches_too(run: Backend) -> None:
+    async def test() -> None:
+        runtime, context = new_runtime(), ListContext()
+
+        async def save(generation: Generation) -> None:
+            scope.deadline = anyio.current_time() - 1
+
+        async with runtime.open_generation(PROMPT, context=context, checkpoint=save) as generation:
+            await generation.boundary()
+            with anyio.CancelScope() as scope:
+                assert await generation.finish("done") is False
+        assert (generation.outcome, generation.reason) == ("detached", "cancelled")
+
+    run(test)
+
+
 @pytest.mark.promise("finish.wanted", "cancellation.wanted", "I9")
 def test_a_finish_under_a_cancelled_scope_saves_nothing(run: Backend) -> None:
     async def test() -> None:

@@ -17,6 +17,8 @@ from .evidence import TERMINALS, Evidence, Submission, Turn
 # just received parks again; so much for it, and so much for each submitter before it.
 SUBMIT_TICKS = 6
 TICKS_PER_WAITER = 4
+# Within its own checkpoints a submission has no place among those that wait yet.
+ORDER_TICKS = 3
 
 CODES = frozenset({
     "invalid_input", "identity_conflict", "runtime_closed", "unavailable", "no_active_generation",
@@ -56,6 +58,12 @@ class PromiseBroken(AssertionError):
         self.violations = violations
         self.promises = sorted({violation.promise for violation in violations})
 
+
+EVENTS = frozenset({
+    "input.accepted", "input.queued", "steering.accepted", "generation.started", "request.started",
+    "input.delivered", "steering.applied", "steering.held", "steering.unknown", "input.held",
+    "input.unknown", "generation.continued", *TERMINALS,
+})  # fmt: skip
 
 Checker = Callable[[Evidence], Iterator[Violation]]
 
@@ -267,6 +275,19 @@ def i13(case: Evidence) -> Iterator[Violation]:
         elif ticks > bound:
             what = f"{each.input_id!r} behind {before} took {ticks} passes, not {bound}"
             yield Violation("I13", what)
+    yield from _overtaken(case)
+
+
+def _overtaken(case: Evidence) -> Iterator[Violation]:
+    accepted = case.log.accepted
+    waited = [each for each in case.seen.submissions if each.outcome == "returned" and each.ended]
+    for first in waited:
+        for second in waited:
+            if first.began.tick + ORDER_TICKS <= second.began.tick:
+                one, two = accepted.get(first.input_id), accepted.get(second.input_id)
+                if one is not None and two is not None and one > two and second.began < first.ended:
+                    what = f"{second.input_id!r} overtook {first.input_id!r}, which waited already"
+                    yield Violation("I13", what, (case.log.line(two), case.log.line(one)))
 
 
 def i14(case: Evidence) -> Iterator[Violation]:
@@ -400,11 +421,18 @@ def s5(case: Evidence) -> Iterator[Violation]:
         if write.ended is None:
             yield Violation("S5", f"the write of {write.input_id!r} never came back")
         yield from _ending_of(case, write.generation_id, write.how, write.wanted_at_end)
+        turn = case.log.turns.get(write.generation_id or "")
+        if turn is not None and write.wanted_at_end and write.ended is not None:
+            late = [index for index in turn.requests if index >= write.ended.sequence]
+            if late:
+                what = f"a request was begun after {write.input_id!r}, when cancellation was wanted"
+                yield Violation("S5", what, tuple(map(case.log.line, late)))
 
 
 def s6(case: Evidence) -> Iterator[Violation]:
-    """Stop acts at once: no write and no admission after it, the terminal event if none runs."""
+    """Stop acts at once, and wins: over writes, admission, a finish; as cancellation does."""
     log = case.log
+    yield from _saves(case)
     for stop in case.seen.stops:
         turn = log.turns.get(stop.generation_id or "")
         if turn is None:
@@ -428,6 +456,18 @@ def s6(case: Evidence) -> Iterator[Violation]:
             yield Violation("S6", what, tuple(map(log.line, turn.terminals)))
 
 
+def _saves(case: Evidence) -> Iterator[Violation]:
+    for save in case.seen.saves:
+        turn = case.log.turns.get(save.generation_id)
+        if turn is None or not turn.terminals or not save.wanted_at_end:
+            continue
+        if turn.terminals[0] >= save.ended.sequence:
+            kind = case.log.events[turn.terminals[0]]["type"]
+            if kind != "generation.detached":
+                what = "cancellation was wanted when a checkpoint ended, it is not detached"
+                yield Violation("S6", what, (case.log.line(turn.terminals[0]),))
+
+
 def s7(case: Evidence) -> Iterator[Violation]:
     """The log is gapless, in the contract's words, and its lists tell what its lines tell."""
     log = case.log
@@ -437,6 +477,8 @@ def s7(case: Evidence) -> Iterator[Violation]:
         if event["sequence"] != index + 1 or event["version"] != 1:
             yield Violation("S7", f"event {index + 1} has the wrong number", line)
         kind, name = event["type"], event.get("input_id", "")
+        if kind not in EVENTS:
+            yield Violation("S7", "an event that is not in the contract", line)
         if kind == "generation.started":
             if active is not None:
                 yield Violation("S7", f"{active!r} was still active", line)

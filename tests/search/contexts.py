@@ -131,7 +131,7 @@ class ConfirmingContext(ScriptedContext):
     """A scripted context that knows, or not, what it holds.
 
     Args:
-        answer: `truth`; `None`; `raise`; or `hang`.
+        answer: `truth`; `None`; `raise`; `hang`; or `late`: yes, when nobody waits any more.
     """
 
     def __init__(
@@ -146,6 +146,11 @@ class ConfirmingContext(ScriptedContext):
             raise WriteFailed(input_id)
         if self._answer == "hang":
             await anyio.sleep_forever()
+        if self._answer == "late":
+            try:
+                await anyio.sleep_forever()
+            except anyio.get_cancelled_exc_class():
+                return True
         answer = self.holds(input_id) if self._answer == "truth" else None
         self._witness.confirmed(input_id, answer)
         return answer

@@ -75,6 +75,15 @@ class Write:
 
 
 @dataclass(frozen=True, slots=True)
+class Save:
+    """One checkpoint of the host that came back, and whether cancellation was wanted by then."""
+
+    generation_id: str
+    ended: Moment
+    wanted_at_end: bool
+
+
+@dataclass(frozen=True, slots=True)
 class Confirmation:
     """What the context answered when it was asked about an input."""
 
@@ -119,6 +128,7 @@ class Observation:
 
     submissions: list[Submission] = field(default_factory=list)
     writes: list[Write] = field(default_factory=list)
+    saves: list[Save] = field(default_factory=list)
     confirmations: list[Confirmation] = field(default_factory=list)
     stops: list[Stop] = field(default_factory=list)
     requests: list[ModelRequest] = field(default_factory=list)

@@ -151,6 +151,10 @@ class SpentBudget(Stage):
         for turn in log.turns.values():
             if len(turn.requests) > 2:
                 self.note("a request beyond the budget was begun")
+            for index, event in enumerate(log.events):
+                if event["type"] == "generation.continued" and index > (turn.requests or [0])[-1]:
+                    if len(turn.requests) == 2:
+                        self.note("a generation went on that had no request left")
 
 
 class BudgetBeforeTheAnswer(SpentBudget):
@@ -216,7 +220,7 @@ class LeavesUnfinished(Stage):
     expected: tuple[type[BaseException], ...] = (GenerationUnfinished, HostFailed)
 
     def cast(self) -> None:
-        self.crash = False
+        self.crash = self.wanted_at_exit = False
         self.add("host", self.host)
         self.add_submitter("steady", cued=False)
         self.add_submitter("steer")
@@ -230,6 +234,12 @@ class LeavesUnfinished(Stage):
         if self.crash:
             raise HostFailed
         await self.tool(generation, "call")
+        self.wanted_at_exit = self.wanted()
+
+    def expect(self) -> None:
+        for block in self.blocks:
+            if self.wanted_at_exit and block.generation.outcome == "failed":
+                self.note("it failed unfinished, although cancellation was wanted")
 
     def events(self) -> Mapping[str, Injection]:
         def crash() -> None:
@@ -349,13 +359,14 @@ class CloseRaces(Stage):
 class WaitSteered(Stage):
     """A cooperative tool returns early when something waits, and when the generation ends."""
 
-    disturbances: tuple[str, ...] = ("steer", "service", "stop", *CANCEL_ANY)
+    disturbances: tuple[str, ...] = ("steer", "service", "onlooker", "stop", *CANCEL_ANY)
 
     def cast(self) -> None:
         self.add("host", self.host)
         self.add_submitter("steer")
         self.add_submitter("service", kind="steer")
         self.add("watchdog", self.steer_a_minute_later, background=True)
+        self.add("onlooker", self.look_on, cued=True)
 
     async def host(self) -> None:
         await self.block(PROMPT, self.loop)
@@ -367,6 +378,10 @@ class WaitSteered(Stage):
                 await generation.wait_steered()
             else:
                 request.finish("the answer")
+
+    async def look_on(self) -> None:
+        if self.blocks:
+            await self.blocks[0].generation.wait_steered()
 
     async def steer_a_minute_later(self) -> None:
         await anyio.sleep(60)

@@ -465,3 +465,7 @@ class ClosesFromWithin(Stage):
             return Injection(lambda: setattr(self, "where", where))
 
         return {**super().events(), **{f"in-{w}": close_in(w) for w in ("write", "save", "loop")}}
+
+    def expect(self) -> None:
+        if self.probe.now() > 0:
+            self.note(f"closing from within waited for itself, {self.probe.now()} s")

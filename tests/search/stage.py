@@ -40,6 +40,7 @@ from .evidence import (
     ModelRequest,
     Moment,
     Observation,
+    Save,
     Stop,
     Submission,
     Write,
@@ -330,6 +331,9 @@ class Stage:
             if not self._overdue(generation.id):
                 self.note("a checkpoint was told to cancel before its grace was over", "S6")
             raise
+        finally:
+            wanted = self._wanted_for(generation.id) is not None
+            self.seen.saves.append(Save(generation.id, self.moment(), wanted))
 
     async def model(self, generation: Any, pauses: int = 2) -> None:
         """One model request."""

@@ -16,6 +16,7 @@ from .evidence import (
     ModelRequest,
     Moment,
     Observation,
+    Save,
     Stop,
     Submission,
     Write,
@@ -254,6 +255,16 @@ BROKEN: dict[str, tuple[str, Evidence]] = {
     "a submission never returned": (
         "I13", case(seen=Observation(submissions=[Submission("s", at(0), "g")])),
     ),
+    "a later submission overtook a waiting one": (
+        "I13",
+        case(STARTED, accepted("t"), accepted("s"), settled("s", "held", "stopped"),
+             settled("t", "held", "stopped"), ended("detached", held=["s", "t"]),
+             seen=Observation(submissions=[
+                 submission("returned", began=at(0, 1), ended=at(3, 3, tick=5),
+                            receipt=receipt("s", "queued")),
+                 Submission("t", at(1, 1, tick=4), "g", outcome="returned",
+                            ended=at(2, 2, tick=5), receipt=receipt("t", "queued"))])),
+    ),
     "a tool call ran again": (
         "I14", case(STARTED, ended(), seen=Observation(tool_calls=[("g", "c"), ("g", "c")])),
     ),
@@ -289,7 +300,7 @@ BROKEN: dict[str, tuple[str, Evidence]] = {
         case(STARTED, accepted("s"), *applied("s"), request(1, "s"),
              ended("detached", applied=["s"], requests=1), messages=[message("s")],
              seen=Observation(writes=[
-                 write("s", "cancelled", challenged=True, wanted_at_end=True)])),
+                 write("s", "cancelled", challenged=True, wanted_at_end=True, ended=at(1, 5))])),
     ),
     "a begun write called held": (
         "S3",
@@ -323,7 +334,7 @@ BROKEN: dict[str, tuple[str, Evidence]] = {
         "S5",
         case(STARTED, accepted("s"), *applied("s"), request(1, "s"),
              ended("detached", applied=["s"], requests=1), messages=[message("s")],
-             seen=Observation(writes=[write("s", wanted=True, wanted_at_end=True)])),
+             seen=Observation(writes=[write("s", wanted=True, wanted_at_end=True, ended=at(1, 5))])),
     ),
     "two writes at once": (
         "S5",
@@ -331,6 +342,12 @@ BROKEN: dict[str, tuple[str, Evidence]] = {
              request(1, "s", "t"), ended(applied=["s", "t"], requests=1),
              messages=[message("s"), message("t")],
              seen=Observation(writes=[write("s", ended=at(5)), write("t", order=2)])),
+    ),
+    "a request begun although cancellation was wanted": (
+        "S5",
+        case(STARTED, accepted("s"), *applied("s"), request(1, "s"),
+             ended("detached", applied=["s"], requests=1), messages=[message("s")],
+             seen=Observation(writes=[write("s", wanted_at_end=True)])),
     ),
     "torn before its grace was over": (
         "S5",
@@ -348,12 +365,16 @@ BROKEN: dict[str, tuple[str, Evidence]] = {
         "S6",
         case(STARTED, accepted("s"), *applied("s"), request(1, "s"),
              ended("detached", applied=["s"], requests=1), messages=[message("s")],
-             seen=Observation(writes=[write("s", order=1, wanted_at_end=True)],
+             seen=Observation(writes=[write("s", order=1, wanted_at_end=True, ended=at(2, 5))],
                               stops=[Stop("g", at(0, 6))])),
     ),
     "stopped and still active": (
         "S6", case(STARTED, ended("detached"), seen=Observation(stops=[Stop("g", at(0, 1))])),
     ),
+    "finished although cancellation was wanted": (
+        "S6", case(STARTED, ended(), seen=Observation(saves=[Save("g", at(1, 1), True)])),
+    ),
+    "an event of no contract": ("S7", case(STARTED, line("generation.paused"), ended())),
     "a number is missing": ("S7", case(STARTED, ended() | {"sequence": 3})),
     "a list that disagrees with the lines": ("S7", case(STARTED, ended(held=["s"]))),
     "a reason outside the enum": (

@@ -115,6 +115,12 @@ class HangingConfirm(ConfirmedWrite):
     answer = "hang"
 
 
+class LateConfirm(ConfirmedWrite):
+    """The context says yes only after it was told that it is too late."""
+
+    answer: str | None = "late"
+
+
 class FailingConfirm(ConfirmedWrite):
     """The context is asked and fails."""
 
@@ -342,7 +348,9 @@ class Interrupted(CancelDuringWrite):
     def events(self) -> Mapping[str, Injection]:
         found = dict(super().events())
         if self.probe.backend == "trio":
-            found["ctrl-c"] = Injection(self.interrupt, self.host_is_on)
+            # A process in the background may have been started with the signal ignored.
+            if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+                found["ctrl-c"] = Injection(self.interrupt, self.host_is_on)
         return found
 
     def host_is_on(self) -> bool:

@@ -125,7 +125,8 @@ class Generation:
         """
         k = self._k
         try:
-            async for _ in self._receiver:
+            while True:
+                await self._receiver.receive()
                 self._steered.set()
         except (k.ClosedResourceError, k.Cancelled):
             pass  # admission was closed, or this task does as it is told: it ends
@@ -477,7 +478,7 @@ class Generation:
 
     def _ended(self) -> None:
         """The state was ended from outside (stop, close): do what follows, cancel the body."""
-        self._close_if_ended()
+        self._close()
         self._cancel()
 
     def _end_if_spent(self) -> None:
@@ -495,13 +496,11 @@ class Generation:
     def _end(self, cause: Cause, error: BaseException | None = None) -> None:
         """End the generation, in one synchronous step; the first cause decides."""
         self._state.end(cause, "" if error is None else type(error).__name__)
-        self._close_if_ended()
+        self._close()
 
-    def _close_if_ended(self) -> None:
-        state = self._state
-        if state.admitting:
-            return
+    def _close(self) -> None:
+        """What follows when admission is closed; doing it again changes nothing."""
         self._receiver.close()
         self._steered.set()
-        if state.phase is not Phase.LEAVING and self._call is not None:
+        if self._state.phase is not Phase.LEAVING and self._call is not None:
             self._call.hurry(self._limits.write_grace)

@@ -96,4 +96,4 @@ class LinePrompt:
             app.exit(exception=EOFError())
 
     def _touched(self, _: object) -> None:
-        self.last_touched: float = monotonic()
+        self.last_touched = monotonic()
