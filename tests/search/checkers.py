@@ -280,14 +280,15 @@ def i13(case: Evidence) -> Iterator[Violation]:
 
 def _overtaken(case: Evidence) -> Iterator[Violation]:
     accepted = case.log.accepted
-    waited = [each for each in case.seen.submissions if each.outcome == "returned" and each.ended]
+    waited = [each for each in case.seen.submissions if each.outcome == "returned"]
     for first in waited:
         for second in waited:
-            if first.began.tick + ORDER_TICKS <= second.began.tick:
-                one, two = accepted.get(first.input_id), accepted.get(second.input_id)
-                if one is not None and two is not None and one > two and second.began < first.ended:
-                    what = f"{second.input_id!r} overtook {first.input_id!r}, which waited already"
-                    yield Violation("I13", what, (case.log.line(two), case.log.line(one)))
+            later = first.began.tick + ORDER_TICKS <= second.began.tick
+            waiting = first.ended is not None and second.began < first.ended
+            one, two = accepted.get(first.input_id, -1), accepted.get(second.input_id, -1)
+            if later and waiting and one > two >= 0:
+                what = f"{second.input_id!r} overtook {first.input_id!r}, which waited already"
+                yield Violation("I13", what, (case.log.line(two), case.log.line(one)))
 
 
 def i14(case: Evidence) -> Iterator[Violation]:
@@ -433,6 +434,7 @@ def s6(case: Evidence) -> Iterator[Violation]:
     """Stop acts at once, and wins: over writes, admission, a finish; as cancellation does."""
     log = case.log
     yield from _saves(case)
+    yield from _cancels(case)
     for stop in case.seen.stops:
         turn = log.turns.get(stop.generation_id or "")
         if turn is None:
@@ -454,6 +456,20 @@ def s6(case: Evidence) -> Iterator[Violation]:
         if not unsettled and not any(end < stop.at.sequence for end in turn.terminals):
             what = f"{turn.id!r} was not ended by the time that stop returned"
             yield Violation("S6", what, tuple(map(log.line, turn.terminals)))
+
+
+def _cancels(case: Evidence) -> Iterator[Violation]:
+    log = case.log
+    for cancel in case.seen.cancels:
+        turn = log.turns.get(cancel.generation_id)
+        # Who takes and sends tells what happened, wanted or not.
+        if turn is None or any(log.assigned.get(name) == turn.id for name in case.seen.taken):
+            continue
+        for index in (*turn.requests, *turn.terminals):
+            kind = log.events[index]["type"]
+            right = kind in ("generation.detached", "generation.failed")
+            if index >= cancel.at.sequence and not right:
+                yield Violation("S6", f"{kind} after cancellation was wanted", (log.line(index),))
 
 
 def _saves(case: Evidence) -> Iterator[Violation]:

@@ -104,6 +104,14 @@ class Stop:
 
 
 @dataclass(frozen=True, slots=True)
+class Cancel:
+    """One cancellation of whoever makes the steps of a generation, noted right after it."""
+
+    generation_id: str
+    at: Moment
+
+
+@dataclass(frozen=True, slots=True)
 class ModelRequest:
     """One model request that the host made, with the ids of the inputs in its messages."""
 
@@ -131,6 +139,7 @@ class Observation:
     saves: list[Save] = field(default_factory=list)
     confirmations: list[Confirmation] = field(default_factory=list)
     stops: list[Stop] = field(default_factory=list)
+    cancels: list[Cancel] = field(default_factory=list)
     requests: list[ModelRequest] = field(default_factory=list)
     tool_calls: list[tuple[str, str]] = field(default_factory=list)
     readings: list[Receipt] = field(default_factory=list)

@@ -152,9 +152,9 @@ class SpentBudget(Stage):
             if len(turn.requests) > 2:
                 self.note("a request beyond the budget was begun")
             for index, event in enumerate(log.events):
-                if event["type"] == "generation.continued" and index > (turn.requests or [0])[-1]:
-                    if len(turn.requests) == 2:
-                        self.note("a generation went on that had no request left")
+                spent = len(turn.requests) == 2 and index > turn.requests[-1]
+                if spent and event["type"] == "generation.continued":
+                    self.note("a generation went on that had no request left")
 
 
 class BudgetBeforeTheAnswer(SpentBudget):

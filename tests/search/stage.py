@@ -35,6 +35,7 @@ from .contexts import (
     pause,
 )
 from .evidence import (
+    Cancel,
     Confirmation,
     Evidence,
     ModelRequest,
@@ -110,6 +111,8 @@ class Stage:
     save_then: Literal["return", "raise", "hang"] = "return"
     # A loop that neither leaves early nor has a budget carries whatever it was given in time.
     may_finish_with_held = False
+    # A native cancellation is seen where it ends, whatever else a role meets.
+    hears_natively = True
     # On asyncio a task is left with no request to cancel that was not made to it.
     counts_cancellations = True
 
@@ -516,7 +519,12 @@ class Stage:
             if kind in CANCELLATIONS and role is not None and role.disturbed_at is None:
                 role.disturbed_at = self.probe.now()
             self.fired.append(name)
+            active = self.runtime.generation
             injection.fire()
+            # One by a timeout of asyncio or by an inner scope is not to be placed from here.
+            whole = kind in ("cancel", "expire", "native")
+            if whole and active is not None and role is not None and role is self.stepping():
+                self.seen.cancels.append(Cancel(str(active["id"]), self.moment()))
 
         return Injection(fire, injection.ready)
 
@@ -595,7 +603,8 @@ class Stage:
             if role.error is not None and not isinstance(role.error, self.expected):
                 self.note(f"{role.name} met {role.error!r}")
             # What exits the program goes before a cancellation, and takes its place.
-            if role.natively and not role.heard and not isinstance(role.error, SystemExit):
+            replaced = isinstance(role.error, SystemExit) or not self.hears_natively
+            if role.natively and not role.heard and not replaced:
                 self.note(f"the native cancellation of {role.name} was removed", "block")
         found += self._held_at_the_finish()
         for block in self.blocks:

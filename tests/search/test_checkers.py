@@ -9,6 +9,7 @@ import pytest
 
 from .checkers import CHECKERS, PromiseBroken, check
 from .evidence import (
+    Cancel,
     Confirmation,
     Event,
     Evidence,
@@ -334,7 +335,8 @@ BROKEN: dict[str, tuple[str, Evidence]] = {
         "S5",
         case(STARTED, accepted("s"), *applied("s"), request(1, "s"),
              ended("detached", applied=["s"], requests=1), messages=[message("s")],
-             seen=Observation(writes=[write("s", wanted=True, wanted_at_end=True, ended=at(1, 5))])),
+             seen=Observation(writes=[
+                 write("s", wanted=True, wanted_at_end=True, ended=at(1, 5))])),
     ),
     "two writes at once": (
         "S5",
@@ -370,6 +372,9 @@ BROKEN: dict[str, tuple[str, Evidence]] = {
     ),
     "stopped and still active": (
         "S6", case(STARTED, ended("detached"), seen=Observation(stops=[Stop("g", at(0, 1))])),
+    ),
+    "finished after the host was cancelled": (
+        "S6", case(STARTED, ended(), seen=Observation(cancels=[Cancel("g", at(1, 1))])),
     ),
     "finished although cancellation was wanted": (
         "S6", case(STARTED, ended(), seen=Observation(saves=[Save("g", at(1, 1), True)])),

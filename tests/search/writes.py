@@ -347,10 +347,10 @@ class Interrupted(CancelDuringWrite):
 
     def events(self) -> Mapping[str, Injection]:
         found = dict(super().events())
-        if self.probe.backend == "trio":
-            # A process in the background may have been started with the signal ignored.
-            if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
-                found["ctrl-c"] = Injection(self.interrupt, self.host_is_on)
+        # A process in the background may have been started with the signal ignored.
+        heard = signal.getsignal(signal.SIGINT) is signal.default_int_handler
+        if self.probe.backend == "trio" and heard:
+            found["ctrl-c"] = Injection(self.interrupt, self.host_is_on)
         return found
 
     def host_is_on(self) -> bool:
