@@ -1,4 +1,4 @@
-"""Draw the reference tables and diagrams from the core's own tables: `python docs/draw_tables.py`."""
+"""Draw the reference page from the tables of the core: `python docs/draw_tables.py`."""
 
 from __future__ import annotations
 

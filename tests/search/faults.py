@@ -165,6 +165,7 @@ FAULTS: tuple[Fault, ...] = (
         (
             Words(f"{STATE}._conclude", "self._on_over()", "pass"),
             Words(f"{STATE}.admitting", "is Phase.OPEN", "in (Phase.OPEN, Phase.OVER)"),
+            Words(f"{GENERATION}._close", "self._receiver.close()", "pass"),
             Words(
                 "_engine.block:GenerationBlock._unwind",
                 "await self._manager.__aexit__(None, None, None)",
@@ -323,7 +324,7 @@ FAULTS: tuple[Fault, ...] = (
     Fault(
         "identity compared without its anchor",
         "NextGeneration",
-        (Words("_runtime:prepare", "taken.source, anchor, attachments", "taken.source"),),
+        (Words("_runtime:prepare", 'f"to {anchor}"', '""'),),
         "I10",
     ),
     Fault(

@@ -59,7 +59,7 @@ class Serve(Stage):
             await self.runtime.serve(self.turn, context=self.context, checkpoint=self.save)
         finally:
             self.serving = False
-        if self.runtime.generation is not None:
+        if self.runtime.generation is not None and self.stepping().name == "host":
             self.note("serve returned with a generation active")
 
     async def turn(self, generation: Any) -> None:
@@ -316,6 +316,9 @@ class StepsElsewhere(Stage):
 
     def stepping(self) -> Role:
         return self.roles["driver"]
+
+    def enders(self) -> list[Role]:
+        return [self.roles["host"], self.roles["driver"]]
 
 
 class CrashingTools(Stage):

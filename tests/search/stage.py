@@ -212,6 +212,10 @@ class Stage:
         active = self.runtime.generation
         return self._owners.get(str(active["id"]) if active else "", self.roles["host"])
 
+    def enders(self) -> list[Role]:
+        """The roles whose cancellation ends the active generation."""
+        return [self.stepping()]
+
     def wanted(self) -> bool:
         """Whether cancellation is wanted of the role that makes the steps, by whatever means."""
         return self._cancelled(self.stepping())
@@ -227,7 +231,7 @@ class Stage:
     def _wanted_for(self, generation_id: str | None) -> float | None:
         """Since when the end of a generation is wanted, from outside or by a stop."""
         since = [stop.at.time for stop in self.seen.stops if stop.generation_id == generation_id]
-        for role in {role.name: role for role in (self.roles["host"], self.stepping())}.values():
+        for role in self.enders():
             if self._cancelled(role) and role.disturbed_at is not None:
                 since.append(role.disturbed_at)
         if self.runtime.closed:

@@ -10,7 +10,7 @@ import pytest
 from .campaign import BACKENDS, BY_NAME, errands, replay, search
 from .schedule import Bounds, Plan, Planned, Randomised
 
-BOUNDS = Bounds(events=2, reorderings=1, systematic=140, random=60)
+BOUNDS = Bounds(events=2, reorderings=1, systematic=100, random=50)
 
 
 @pytest.mark.parametrize("backend", BACKENDS)

@@ -354,7 +354,7 @@ class Generation:
     @property
     def _calling(self) -> bool:
         """Whether the caller is the write or checkpoint that runs, or was started by it."""
-        return self._call is not None and self._call.running and self._call is calling.get()
+        return self._call is not None and self._call is calling.get()
 
     # ----------------------------------------------------------------- steps, under the lock
 

@@ -106,7 +106,6 @@ class HostCalls:
         done: trio.Event,
     ) -> None:
         calling.set(call)  # in the child's own copy of the host's context variables
-        call.running = True
         try:
             await body(call, *args)
         except BaseException as exc:  # noqa: BLE001  # raised by the block
@@ -114,7 +113,6 @@ class HostCalls:
             call.error = exc
             self._ended_by(exc)
         finally:
-            call.running = False
             self.error, call.error = call.error, None  # no cycle through the traceback
             done.set()
 
@@ -124,17 +122,15 @@ class HostCall:
     """One call of host code in its child task, and what came of it.
 
     Attributes:
-        running: whether its child task is not done yet.
         told: whether it was told to cancel, whatever it then did.
         error: what it raised, `None` if it did not.
     """
 
-    __slots__ = ("_k", "_scope", "error", "running", "told")
+    __slots__ = ("_k", "_scope", "error", "told")
 
     def __init__(self, k: type[Primitives]) -> None:
         self._k = k
         self._scope = k.CancelScope(shield=True)
-        self.running: bool = False
         self.told: bool = False
         self.error: BaseException | None = None
 

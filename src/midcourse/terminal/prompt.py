@@ -52,7 +52,7 @@ class LinePrompt:
         self._on_line = on_line
         self._on_interrupt = on_interrupt
         self._closing = False
-        self.last_touched = monotonic()
+        self.last_touched: float = monotonic()
         """When a person last typed, by `time.monotonic()`."""
         self._session: PromptSession[str] = PromptSession(
             "> ",
