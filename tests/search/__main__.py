@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import sys
 
-from .campaign import BACKENDS, BY_NAME, SECONDS_PER_RUN, errands, replay, search
+from .campaign import BACKENDS, BY_NAME, SECONDS_PER_RUN, Tally, errands, replay, search
 from .faults import FAULTS, StaleFault
 from .schedule import Bounds
 
@@ -34,6 +34,12 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--backend", choices=BACKENDS, action="append")
     parser.add_argument("--scenario", choices=BY_NAME, action="append")
+    parser.add_argument(
+        "--complete",
+        type=int,
+        metavar="N",
+        help="every schedule with at most N events, however long",
+    )
     parser.add_argument("--faults", action="store_true", help="find the planted faults instead")
     parser.add_argument("--replay", metavar="TOKEN", help="with one scenario and one backend")
     given = parser.parse_args(argv)
@@ -46,13 +52,24 @@ def main(argv: list[str] | None = None) -> int:
         run = replay(scenarios[0], backends[0], given.replay)
         print(f"token {run.token!r}, {run.steps} steps: {run.error or 'no violation'}")
         return 1 if run.error else 0
+    if given.complete is not None:
+        whole = Bounds(events=given.complete, systematic=10**9)
+        return report(
+            search(errands(whole, scenarios=scenarios, backends=backends), jobs=given.jobs)
+        )
     share = given.seconds * given.jobs / (len(scenarios) * len(backends))
     runs = max(50, int(share / SECONDS_PER_RUN))
     bounds = Bounds(events=2, reorderings=1, systematic=runs // 2, random=10 * runs)
-    tallies = search(
-        errands(bounds, scenarios=scenarios, backends=backends, seed=given.seed, seconds=share),
-        jobs=given.jobs,
+    return report(
+        search(
+            errands(bounds, scenarios=scenarios, backends=backends, seed=given.seed, seconds=share),
+            jobs=given.jobs,
+        )
     )
+
+
+def report(tallies: dict[str, Tally]) -> int:
+    """Print one line for each backend and one for each violation."""
     for tally in tallies.values():
         print(tally)
     findings = [finding for tally in tallies.values() for finding in tally.findings]

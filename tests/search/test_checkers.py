@@ -23,6 +23,8 @@ from .evidence import (
     Write,
 )
 
+pytestmark = pytest.mark.promise("search.checkers")
+
 Line = dict[str, Any]
 
 

@@ -11,6 +11,8 @@ import pytest
 from . import asyncio_search, trio_search
 from .schedule import Bounds, Injection, Make, Plan, Planned, Policy, Probe, Run, explore, reduce
 
+pytestmark = pytest.mark.promise("search.explorers")
+
 RunOne = Callable[[Make, Policy], Run]
 both = pytest.mark.parametrize("run_one", [trio_search.run_one, asyncio_search.run_one])
 

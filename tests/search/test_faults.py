@@ -6,6 +6,8 @@ import pytest
 
 from .faults import FAULTS, Fault, StaleFault, Words
 
+pytestmark = [pytest.mark.promise("search.plants"), pytest.mark.search]
+
 
 @pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: fault.what)
 def test_a_planted_fault_is_found_and_its_token_replays_it(fault: Fault) -> None:

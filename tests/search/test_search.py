@@ -10,6 +10,8 @@ import pytest
 from .campaign import BACKENDS, BY_NAME, errands, replay, search
 from .schedule import Bounds, Plan, Planned, Randomised
 
+pytestmark = [pytest.mark.promise("search.schedules"), pytest.mark.search]
+
 BOUNDS = Bounds(events=2, reorderings=1, systematic=100, random=50)
 
 
