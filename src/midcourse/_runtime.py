@@ -95,6 +95,22 @@ class LiveRuntime:
         clock: seconds since the epoch, for the times of events; it must not raise.
     """
 
+    __slots__ = (
+        "__weakref__",
+        "_capability",
+        "_generation",
+        "_limits",
+        "_loops",
+        "_new_id",
+        "_session",
+        "_settling",
+        "_stopping",
+        "_waiters",
+        "capability",
+        "from_thread",
+        "session_id",
+    )
+
     def __init__(
         self,
         *,

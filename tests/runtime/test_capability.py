@@ -51,8 +51,10 @@ def test_nothing_of_a_runtime_replaces_retracts_or_edits() -> None:
     names = {name for name in dir(LiveRuntime) if not name.startswith("_")}
     assert names == {
         "aclose",
+        "capability",
         "closed",
         "events",
+        "from_thread",
         "generation",
         "input",
         "open_generation",
@@ -60,6 +62,7 @@ def test_nothing_of_a_runtime_replaces_retracts_or_edits() -> None:
         "receipt",
         "receipts",
         "serve",
+        "session_id",
         "settled",
         "stop",
         "submit",

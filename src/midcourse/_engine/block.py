@@ -51,6 +51,20 @@ class GenerationBlock:
     without the cancellation of a stop, with every other one.
     """
 
+    __slots__ = (
+        "_checkpoint",
+        "_context",
+        "_generation",
+        "_host",
+        "_k",
+        "_limits",
+        "_manager",
+        "_nursery",
+        "_scope",
+        "_task",
+        "_used",
+    )
+
     def __init__(
         self, host: Host, context: Context, checkpoint: Checkpoint | None, limits: Limits
     ) -> None:

@@ -56,6 +56,30 @@ class Generation:
     or whose call budget is spent, ends quietly; `outcome` and `reason` tell.
     """
 
+    __slots__ = (
+        "__weakref__",
+        "_block",
+        "_busy",
+        "_call",
+        "_cancel",
+        "_cancellations",
+        "_context",
+        "_idle",
+        "_k",
+        "_left",
+        "_limits",
+        "_lock",
+        "_on_loop",
+        "_proposed",
+        "_receiver",
+        "_save",
+        "_sender",
+        "_state",
+        "_steered",
+        "_steps",
+        "_turn",
+    )
+
     def __init__(
         self,
         k: type[Primitives],
@@ -161,13 +185,18 @@ class Generation:
         that `admit` makes, and after it there is none (I12). The drainer parks again within a
         few steps of the scheduler, whatever the loop does (I13).
         """
+        turn = self._turn
         await self._k.lowlevel.checkpoint()
-        if not self._turn.locked() and (decided := admit()) is not None:
-            return decided
-        async with self._turn:
+        if turn.locked():
+            await turn.acquire()
+        else:
+            turn.acquire_nowait()
+        try:
             while (decided := admit()) is None:
                 await self._k.lowlevel.checkpoint()
             return decided
+        finally:
+            turn.release()
 
     async def wait_steered(self) -> None:
         """Wait until an input waits for the next boundary, or the generation is ending.
