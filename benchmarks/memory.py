@@ -12,10 +12,13 @@ from midcourse import Input, Limits, LiveRuntime, MemoryContext
 
 from .backends import Backend
 
-__all__ = ["flat", "open_runtimes", "resident_open_runtimes"]
+__all__ = ["flat", "many_open_runtimes", "open_runtimes"]
 
 COUNT = 2_000  # enough for what is there once not to count
 MANY = 10_000
+SETTLES = 5  # steps of the scheduler until the drainers wait
+
+CONTEXT = MemoryContext()  # the host's: its size is not ours
 
 Host = Callable[[Backend, Any, Any], Awaitable[None]]
 """A host task: opens its things, calls the second argument, waits for the third."""
@@ -40,35 +43,42 @@ async def _bare(on: Backend, opened: Any, leave: Any) -> None:
 async def _live(on: Backend, opened: Any, leave: Any) -> None:
     runtime = LiveRuntime()
     async with runtime.open_generation(
-        Input("user", "begin"), context=MemoryContext(), initial_written=True
+        Input("user", "begin"), context=CONTEXT, initial_written=True
     ) as generation:
         opened()
         await leave.wait()
         await generation.finish("")
 
 
-async def _grown(on: Backend, host: Host, count: int, size: Callable[[], int]) -> int:
-    """By how much `size` grows with `count` hosts that have opened their things."""
+async def _compared(on: Backend, count: int, size: Callable[[], int]) -> float:
+    """How many times as much `size` grows with live hosts as with bare ones, all open at once."""
     leave = on.make_event()
-    opened = 0
-
-    def one_more() -> None:
-        nonlocal opened
-        opened += 1
-
     async with on.open_nursery() as nursery:
-        gc.collect()
-        before = size()
-        for _ in range(count):
-            nursery.start_soon(host, on, one_more, leave)
-        while opened < count:
-            await on.checkpoint()
-        for _ in range(3):  # until the drainers wait
-            await on.checkpoint()
-        gc.collect()
-        after = size()
+
+        async def grown(host: Host, count: int) -> int:
+            opened = 0
+
+            def one_more() -> None:
+                nonlocal opened
+                opened += 1
+
+            gc.collect()
+            before = size()
+            for _ in range(count):
+                nursery.start_soon(host, on, one_more, leave)
+            while opened < count:
+                await on.checkpoint()
+            for _ in range(SETTLES):
+                await on.checkpoint()
+            gc.collect()
+            return size() - before
+
+        for host in (_bare, _live):  # what is made once and kept
+            await grown(host, 1)
+        below = await grown(_bare, count)
+        above = await grown(_live, count)
         leave.set()
-    return after - before
+    return above / below
 
 
 def _traced() -> int:
@@ -79,24 +89,18 @@ async def open_runtimes(on: Backend) -> float:
     """One runtime with an open generation, host task included."""
     tracemalloc.start()
     try:
-        for host in (_bare, _live):  # what is made once and kept
-            await _grown(on, host, 1, _traced)
-        below = await _grown(on, _bare, COUNT, _traced)
-        above = await _grown(on, _live, COUNT, _traced)
+        return await _compared(on, COUNT, _traced)
     finally:
         tracemalloc.stop()
-    return above / below
 
 
 def _resident() -> int:
-    pages = int(Path("/proc/self/statm").read_text().split()[1])
-    return pages * 4096
+    return int(Path("/proc/self/statm").read_text().split()[1])  # pages
 
 
-async def resident_open_runtimes(on: Backend) -> float:
-    """10,000 of them at once in this process, as the operating system sees it."""
-    above = await _grown(on, _live, MANY, _resident)
-    return above / 2**20
+async def many_open_runtimes(on: Backend) -> float:
+    """10,000 of them at once in this process, as the operating system sees it (Linux)."""
+    return await _compared(on, MANY, _resident)
 
 
 async def flat(on: Backend) -> float:
@@ -112,6 +116,7 @@ async def flat(on: Backend) -> float:
                     Input("user", "begin"), context=context, initial_written=True
                 ) as generation:
                     await generation.finish("")
+            context.messages.clear()
             gc.collect()
             return _traced()
 

@@ -38,8 +38,8 @@ MEMBERS = {
         "text_chars write_grace"
     ),
     "LiveRuntime": (
-        "aclose closed events generation input open_generation pending receipt receipts serve "
-        "settled stop submit submit_steering subscribe"
+        "aclose capability closed events from_thread generation input open_generation pending "
+        "receipt receipts serve session_id settled stop submit submit_steering subscribe"
     ),
     "MemoryContext": "add_message confirm",
     "Request": "finish input_ids number",
@@ -55,7 +55,9 @@ CLASSES = [name for name in NAMES if inspect.isclass(getattr(midcourse, name))]
 
 
 def public(cls: type) -> list[str]:
-    return sorted(name for name in vars(cls) if not name.startswith("_"))
+    """What a host can reach: methods, properties, and the attributes of an instance."""
+    names = {*vars(cls), *vars(cls).get("__annotations__", {}), *vars(cls).get("__slots__", ())}
+    return sorted(name for name in names if not name.startswith("_"))
 
 
 @pytest.mark.promise("house.public_names")
@@ -102,7 +104,7 @@ def test_every_public_class_and_method_is_documented(name: str) -> None:
     assert cls.__doc__
     assert cls.__doc__ != enum.Enum.__doc__
     for each in public(cls):
-        member = inspect.getattr_static(cls, each)
+        member = inspect.getattr_static(cls, each, None)
         if isinstance(member, property | classmethod | staticmethod) or inspect.isroutine(member):
             assert inspect.getdoc(getattr(cls, each)), f"{name}.{each}"
 

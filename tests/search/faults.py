@@ -211,8 +211,9 @@ FAULTS: tuple[Fault, ...] = (
         (
             Words(
                 f"{GENERATION}._submit",
-                "is not None:\n        return decided",
-                "is not None:\n        await self._k.lowlevel.checkpoint()\n        return decided",
+                "is None:\n            await self._k.lowlevel.checkpoint()\n        return decided",
+                "is None:\n            await self._k.lowlevel.checkpoint()\n"
+                "        await self._k.lowlevel.checkpoint()\n        return decided",
             ),
         ),
         "I12",

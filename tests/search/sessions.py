@@ -177,7 +177,7 @@ class TwoStep(Stage):
         await self.block(PROMPT, self.loop)
 
     async def loop(self, generation: Any) -> None:
-        for number in range(4):
+        for number in range(8):  # more than the events can spoil
             batch = generation.take()
             self.seen.taken.update(each.id for each in batch.inputs)
             await pause(2)
