@@ -6,6 +6,7 @@ the loops and threads around them (`Loops`), and decides nothing itself.
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Awaitable, Callable, Collection, Mapping
 from types import MappingProxyType, TracebackType
@@ -31,6 +32,8 @@ from ._subscription import Subscription
 __all__ = ["FromThread", "LiveRuntime"]
 
 _T = TypeVar("_T")
+
+_log = logging.getLogger("midcourse")
 
 Turn = Callable[[Generation], Awaitable[object]]
 
@@ -75,6 +78,15 @@ class _Host:
         if self._runtime._generation is generation:
             self._runtime._generation = None
         self._runtime._loops.unbind()
+        # Outside every step, because handlers are host code; ids and words, never content.
+        _log.debug(
+            "session %s: generation %s %s (%s) after %d requests",
+            self._runtime.session_id,
+            generation.id,
+            generation.outcome,
+            generation.reason,
+            generation.request_count,
+        )
 
     def on_loop(self, step: Callable[[], _T], /) -> _T:
         return self._runtime._loops.step(step)
