@@ -40,6 +40,7 @@ def main(argv: list[str] | None = None) -> int:
         metavar="N",
         help="every schedule with at most N events, however long",
     )
+    parser.add_argument("--within", type=int, metavar="N", help="--complete: events so close")
     parser.add_argument("--faults", action="store_true", help="find the planted faults instead")
     parser.add_argument("--replay", metavar="TOKEN", help="with one scenario and one backend")
     given = parser.parse_args(argv)
@@ -53,7 +54,7 @@ def main(argv: list[str] | None = None) -> int:
         print(f"token {run.token!r}, {run.steps} steps: {run.error or 'no violation'}")
         return 1 if run.error else 0
     if given.complete is not None:
-        whole = Bounds(events=given.complete, systematic=10**9)
+        whole = Bounds(events=given.complete, systematic=10**9, within=given.within)
         return report(
             search(errands(whole, scenarios=scenarios, backends=backends), jobs=given.jobs)
         )

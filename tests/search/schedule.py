@@ -276,6 +276,8 @@ class Bounds:
         systematic: At most so many runs breadth first.
         random: So many seeded random runs after that.
         random_events: Fire at most so many events in one of those.
+        within: Fire a further event of a systematic schedule at most so many choice points after
+            the one before; at any later one if `None`.
     """
 
     events: int = 1
@@ -283,6 +285,7 @@ class Bounds:
     systematic: int = 2_000
     random: int = 0
     random_events: int = 3
+    within: int | None = None
 
 
 @dataclass(slots=True)
@@ -328,7 +331,8 @@ class _Sample:
 def _children(run: Run, plan: Plan, start: int, bounds: Bounds) -> Iterator[tuple[Plan, int]]:
     for index in range(start, len(run.points)):
         point = run.points[index]
-        if point.events and len(plan.events) < bounds.events:
+        near = not plan.events or bounds.within is None or index < start + bounds.within
+        if near and point.events and len(plan.events) < bounds.events:
             for name in point.events:
                 yield Plan((*plan.events, (point.position, name)), plan.orders), index + 1
         if point.orders and len(plan.orders) < bounds.reorderings:
