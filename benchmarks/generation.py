@@ -18,6 +18,7 @@ TIMES = 20
 async def _receive(channel: Any) -> None:
     async for _ in channel:
         pass
+    channel.close()
 
 
 async def opened_and_finished(on: Backend) -> float:

@@ -28,6 +28,7 @@ Host = Callable[[Backend, Callable[[], None], Any], Awaitable[None]]
 async def _receive(channel: Any) -> None:
     async for _ in channel:
         pass
+    channel.close()
 
 
 async def _bare(on: Backend, opened: Callable[[], None], leave: Any) -> None:

@@ -25,6 +25,7 @@ Call = Callable[[], Awaitable[object]]
 async def _receive(channel: Any) -> None:
     async for _ in channel:
         pass
+    channel.close()
 
 
 class _Reader:
