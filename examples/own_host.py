@@ -4,15 +4,15 @@ from midcourse import Input, LiveRuntime, MemoryContext
 
 
 async def main():
-    runtime, context = LiveRuntime(), MemoryContext()
+    context = MemoryContext()
+    async with LiveRuntime() as runtime, anyio.create_task_group() as tasks:
 
-    async def person():
-        await anyio.sleep(0.1)
-        steer = Input("steer", "b.txt, not a.txt")
-        print(await runtime.submit_steering(steer, runtime.generation["id"]))
-        print(await runtime.settled(steer.id))
+        async def person():
+            await anyio.sleep(0.1)
+            steer = Input("steer", "b.txt, not a.txt")
+            print(await runtime.submit_steering(steer, runtime.generation["id"]))
+            print(await runtime.settled(steer.id))
 
-    async with anyio.create_task_group() as tasks:
         tasks.start_soon(person)
         prompt = Input("user", "a.txt")
         async with runtime.open_generation(prompt, context=context) as generation:

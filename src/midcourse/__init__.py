@@ -1,39 +1,73 @@
 """Correct a running agent without losing, repeating or misplacing a word of it."""
 
-from ._context import MemoryContext as MemoryContext
-from ._core.errors import AdmissionClosed as AdmissionClosed
-from ._core.errors import GenerationActive as GenerationActive
-from ._core.errors import GenerationBusy as GenerationBusy
-from ._core.errors import GenerationMismatch as GenerationMismatch
-from ._core.errors import GenerationOver as GenerationOver
-from ._core.errors import GenerationUnfinished as GenerationUnfinished
-from ._core.errors import IdentitiesExhausted as IdentitiesExhausted
-from ._core.errors import IdentityConflict as IdentityConflict
-from ._core.errors import InternalError as InternalError
-from ._core.errors import InvalidInput as InvalidInput
-from ._core.errors import MidcourseError as MidcourseError
-from ._core.errors import Misuse as Misuse
-from ._core.errors import NoActiveGeneration as NoActiveGeneration
-from ._core.errors import NoRoom as NoRoom
-from ._core.errors import QueueFull as QueueFull
-from ._core.errors import RefusalCode as RefusalCode
-from ._core.errors import RuntimeClosed as RuntimeClosed
-from ._core.errors import SteeringRefused as SteeringRefused
-from ._core.errors import SteeringUnavailable as SteeringUnavailable
-from ._core.errors import TooLate as TooLate
-from ._core.events import Event as Event
-from ._core.events import Gap as Gap
-from ._core.values import ContextUnchanged as ContextUnchanged
-from ._core.values import Input as Input
-from ._core.values import Limits as Limits
-from ._core.values import Receipt as Receipt
-from ._engine.batch import Batch as Batch
-from ._engine.block import GenerationBlock as GenerationBlock
-from ._engine.generation import Checkpoint as Checkpoint
-from ._engine.generation import Context as Context
-from ._engine.generation import Generation as Generation
-from ._engine.requests import Request as Request
-from ._engine.requests import Requests as Requests
-from ._runtime import FromThread as FromThread
-from ._runtime import LiveRuntime as LiveRuntime
-from ._subscription import Subscription as Subscription
+from ._context import MemoryContext
+from ._core.errors import (
+    AdmissionClosed,
+    GenerationActive,
+    GenerationBusy,
+    GenerationMismatch,
+    GenerationOver,
+    GenerationUnfinished,
+    IdentitiesExhausted,
+    IdentityConflict,
+    InternalError,
+    InvalidInput,
+    MidcourseError,
+    Misuse,
+    NoActiveGeneration,
+    NoRoom,
+    QueueFull,
+    RefusalCode,
+    RuntimeClosed,
+    SteeringRefused,
+    SteeringUnavailable,
+    TooLate,
+)
+from ._core.events import Event, Gap
+from ._core.values import ContextUnchanged, Input, Limits, Receipt
+from ._engine.batch import Batch
+from ._engine.block import GenerationBlock
+from ._engine.generation import Checkpoint, Context, Generation
+from ._engine.requests import Request, Requests
+from ._runtime import FromThread, LiveRuntime
+from ._subscription import Subscription
+
+__all__ = [
+    "AdmissionClosed",
+    "Batch",
+    "Checkpoint",
+    "Context",
+    "ContextUnchanged",
+    "Event",
+    "FromThread",
+    "Gap",
+    "Generation",
+    "GenerationActive",
+    "GenerationBlock",
+    "GenerationBusy",
+    "GenerationMismatch",
+    "GenerationOver",
+    "GenerationUnfinished",
+    "IdentitiesExhausted",
+    "IdentityConflict",
+    "Input",
+    "InternalError",
+    "InvalidInput",
+    "Limits",
+    "LiveRuntime",
+    "MemoryContext",
+    "MidcourseError",
+    "Misuse",
+    "NoActiveGeneration",
+    "NoRoom",
+    "QueueFull",
+    "Receipt",
+    "RefusalCode",
+    "Request",
+    "Requests",
+    "RuntimeClosed",
+    "SteeringRefused",
+    "SteeringUnavailable",
+    "Subscription",
+    "TooLate",
+]

@@ -105,6 +105,12 @@ class LiveRuntime:
         limits: the bounds.
         new_id: makes the ids of generations: 1 to 128 characters, each one new.
         clock: seconds since the epoch, for the times of events; it must not raise.
+
+    Attributes:
+        session_id: as given or made.
+        capability: `live.steering`, a live, read-only view: `version`, `mode`, `cancellable` and
+            `submit`.
+        from_thread: the calls for other threads.
     """
 
     __slots__ = (
@@ -154,9 +160,7 @@ class LiveRuntime:
             "submit": self.submit_steering,
         }
         self.capability: Mapping[str, object] = MappingProxyType(self._capability)
-        """The capability `live.steering`: a live, read-only view."""
         self.from_thread: FromThread = FromThread(self)
-        """The same calls for other threads."""
 
     async def __aenter__(self) -> LiveRuntime:
         return self
@@ -527,9 +531,10 @@ class LiveRuntime:
 class FromThread:
     """The calls of a runtime for other threads than its loop's: `runtime.from_thread`.
 
-    Each gives what its namesake gives, with the same refusals. They wait for the loop to make
-    the step and for nothing else; when the runtime closes meanwhile, they are refused
+    Each gives what its namesake gives, with the same refusals. They wait for the loop to make the
+    step and for nothing else; when the runtime closes meanwhile, they are refused
     (`runtime_closed`). A thread that gave up waiting submits the same input again.
+    `generation`, `events` and `stop` of the runtime itself may be called on any thread.
     """
 
     __slots__ = ("_runtime",)
@@ -589,5 +594,5 @@ def _attachment_kinds(context: Context) -> frozenset[str]:
 
 
 def _check_budget(max_requests: int | None) -> None:
-    if max_requests is not None and max_requests < 1:
-        raise ValueError(f"max_requests is at least 1, not {max_requests!r}")
+    if max_requests is not None and (type(max_requests) is not int or max_requests < 1):
+        raise ValueError(f"max_requests is a whole number, at least 1, not {max_requests!r}")

@@ -238,8 +238,12 @@ def test_nothing_of_the_library_imports_the_terminal() -> None:
 @pytest.mark.promise("house.public_names", "house.one_way")
 def test_the_package_itself_only_names_again_what_stands_elsewhere() -> None:
     module = ast.parse((PACKAGE / "__init__.py").read_text())
-    docstring, *rest = module.body
+    docstring, *imported, listed = module.body
     assert isinstance(docstring, ast.Expr)
-    for node in rest:
+    names = []
+    for node in imported:
         assert isinstance(node, ast.ImportFrom)
-        assert all(alias.asname == alias.name for alias in node.names)
+        assert all(alias.asname is None for alias in node.names)
+        names += [alias.name for alias in node.names]
+    assert isinstance(listed, ast.Assign)
+    assert ast.literal_eval(listed.value) == sorted(names)

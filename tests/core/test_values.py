@@ -131,3 +131,10 @@ def test_2_000_applied_identities_of_16_000_characters_are_small() -> None:
     assert len(list(session.records())) == 2000
     # Their texts are 32 million characters; what is left is a few hundred bytes each.
     assert kept < 2000 * 1000
+
+
+@pytest.mark.promise("limits.checked")
+@pytest.mark.parametrize("value", [1.5, True, "128", None])
+def test_a_bound_that_counts_is_a_whole_number(value: Any) -> None:
+    with pytest.raises(ValueError, match="whole number"):
+        Limits(pending=value)

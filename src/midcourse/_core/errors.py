@@ -98,7 +98,11 @@ class SteeringRefused(MidcourseError):
         self.active_generation_id = active_generation_id
 
     def to_json(self) -> dict[str, object]:
-        """The refusal for a wire: `{"accepted": False, "code", ...}`, plain JSON values."""
+        """The refusal for a wire, plain JSON values.
+
+        The keys are `accepted` (`False`), `code`, `inputId`, `generationId` (the anchor),
+        `activeGenerationId` and `message` (for people; programs go by the code).
+        """
         return {
             "accepted": False,
             "code": self.code.value,
@@ -198,7 +202,7 @@ REFUSALS: Final[dict[RefusalCode, type[SteeringRefused]]] = {
 
 
 class Misuse(MidcourseError, RuntimeError):
-    """The program called the library in a way that it does not allow; nothing was changed."""
+    """The program called the library in a way that it does not allow."""
 
 
 @final

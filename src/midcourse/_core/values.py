@@ -53,8 +53,9 @@ class Input:
         source: `"user"`, except for `"service"`, which names where the observation comes from
             (1 to `Limits.id_chars` characters, and not `"user"`).
         target_generation_id: the anchor: the one generation that a `"steer"` may affect.
-        attachments: JSON values, at most `Limits.attachments` of them, together at most
-            `Limits.attachment_bytes` bytes of JSON.
+        attachments: JSON values, kept as a tuple, at most `Limits.attachments` of them, together
+            at most `Limits.attachment_bytes` bytes of JSON. They are walked when the input is
+            submitted, which takes its time for many small values.
     """
 
     kind: str
@@ -63,6 +64,10 @@ class Input:
     source: str = field(default="user", kw_only=True)
     target_generation_id: str | None = field(default=None, kw_only=True)
     attachments: Sequence[Json] = field(default=(), kw_only=True)
+
+    def __post_init__(self) -> None:
+        if isinstance(self.attachments, list):
+            object.__setattr__(self, "attachments", tuple(self.attachments))
 
     def to_json(self) -> dict[str, Json]:
         """The input as a plain JSON mapping, a fresh copy; `from_json` is its inverse."""
@@ -93,10 +98,7 @@ class Input:
             raise InvalidInput(f"an input has no {', '.join(strange)}", input_id=input_id)
         if "kind" not in value:
             raise InvalidInput("an input needs a kind", input_id=input_id)
-        attachments = value.get("attachments", ())
-        if isinstance(attachments, list):
-            attachments = tuple(attachments)
-        return cls(**{**value, "attachments": attachments})
+        return cls(**value)
 
 
 class _Accepted(TypedDict):
@@ -109,9 +111,10 @@ class _Accepted(TypedDict):
 class Receipt(_Accepted, total=False):
     """What is proven of an accepted input, a plain JSON mapping, a fresh copy each time.
 
-    `generationId` is the generation that the input belongs to, `None` while it waits in the
-    inbox. `reason` (and `detail`, where an error is behind it: its text, at most 1,000
-    characters) are there once it is held or unknown.
+    `accepted` is `True`, `inputId` the id, `disposition` one of `"queued"`, `"applied"`, `"held"`
+    and `"unknown"`. `generationId` is the generation that the input belongs to, `None` while it
+    waits in the inbox. `reason` (and `detail`, where an error is behind it: its text, at most
+    1,000 characters) are there once it is held or unknown.
     """
 
     reason: str
@@ -137,7 +140,8 @@ class Limits:
         event_history: events that are kept for catching up.
 
     Raises:
-        ValueError: a bound that is not positive (the two times may be 0).
+        ValueError: a bound that is no whole number (the two times may be any number), or too low:
+            the times and `attachments` may be 0, the others are at least 1.
     """
 
     identities: int = 2000
@@ -153,6 +157,8 @@ class Limits:
     def __post_init__(self) -> None:
         for name in (f.name for f in fields(self)):
             value = getattr(self, name)
-            least = 0 if name in ("write_grace", "confirm_timeout", "attachments") else 1
-            if not value >= least:
-                raise ValueError(f"Limits.{name} is at least {least}, not {value!r}")
+            seconds = name in ("write_grace", "confirm_timeout")
+            least = 0 if seconds or name == "attachments" else 1
+            if not (seconds or type(value) is int) or not value >= least:
+                whole = "" if seconds else "; it is a whole number"
+                raise ValueError(f"Limits.{name} is at least {least}, not {value!r}{whole}")

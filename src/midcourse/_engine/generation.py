@@ -242,7 +242,8 @@ class Generation:
         leaves it ends the generation.
 
         Args:
-            text: the final answer; it stays readable as `text`, whatever comes of it.
+            text: the final answer; it stays readable as `text`, whatever comes of it, unless the
+                generation had ended before.
 
         Returns:
             `True`: finished. `False`: not; go on to the next boundary, which tells whether a
@@ -316,7 +317,8 @@ class Generation:
         if self._state.decided:
             return  # the next step tells how it ended
         if self._proposed is not None or not self._state.proposable:
-            raise Misuse("each request can be proposed to finish with once: make another one")
+            begun = "each request can be proposed to finish with once: make another one"
+            raise Misuse(begun if self._state.requests else "no request was begun yet")
         self._proposed = text
 
     @enable_ki_protection
