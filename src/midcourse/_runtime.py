@@ -220,7 +220,8 @@ class LiveRuntime:
         this never waits for ever.
 
         Raises:
-            KeyError: no input of this id was accepted.
+            KeyError: no input of this id was accepted (the initial input that a host passes to
+                `open_generation` was not: the events of its generation tell of it).
         """
         await anyio_checkpoint()
         record = self._session.record(input_id)

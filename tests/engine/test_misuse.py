@@ -243,3 +243,39 @@ def test_a_refused_step_is_an_error_of_the_program(run: Backend) -> None:
             await finish_at_once(generation)
 
     run(test)
+
+
+@pytest.mark.promise("library.misuse", "block.loops")
+@pytest.mark.parametrize("step", ["boundary", "checkpoint", "wait_steered"])
+def test_a_generation_is_not_stepped_on_the_loop_of_another_thread(run: Backend, step: str) -> None:
+    async def test() -> None:
+        runtime, context = new_runtime(), ListContext()
+        async with runtime.open_generation(PROMPT, context=context) as generation:
+
+            def elsewhere() -> None:
+                anyio.run(getattr(generation, step), backend="trio" if run.is_trio else "asyncio")
+
+            with pytest.raises(Misuse, match="on the loop that it was opened on"):
+                await anyio.to_thread.run_sync(elsewhere)
+            assert await generation.boundary()
+            assert await generation.finish("done")
+
+    run(test, threads=True)
+
+
+@pytest.mark.promise("finish.text")
+def test_an_answer_that_is_proposed_beside_a_stop_stays_readable(run: Backend) -> None:
+    async def test() -> None:
+        runtime = new_runtime()
+        async with runtime.open_generation(PROMPT, context=ListContext()) as before:
+            async for request in before.requests():
+                request.finish("before the stop")
+                runtime.stop()
+        assert (before.outcome, before.text) == ("detached", "before the stop")
+        async with runtime.open_generation(PROMPT, context=ListContext()) as after:
+            async for request in after.requests():
+                runtime.stop()
+                request.finish("after the stop")
+        assert (after.outcome, after.text) == ("detached", "after the stop")
+
+    run(test)

@@ -52,6 +52,9 @@ def main(argv: list[str] | None = None) -> int:
             parser.error("--replay wants one --scenario and one --backend")
         run = replay(scenarios[0], backends[0], given.replay)
         print(f"token {run.token!r}, {run.steps} steps: {run.error or 'no violation'}")
+        if run.token != given.replay:
+            print(f"token {given.replay!r} does not fit this code any more")
+            return 2
         return 1 if run.error else 0
     if given.complete is not None:
         whole = Bounds(events=given.complete, systematic=10**9, within=given.within)

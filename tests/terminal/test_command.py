@@ -160,6 +160,7 @@ def test_the_timeline_is_kept_as_a_picture_when_the_turn_is_stopped_too(
         (["--steer", "0:skip tests"], "is not REQUEST:TEXT"),
         (["--steer", "2:"], "is not REQUEST:TEXT"),
         (["--prompt", "  "], "is empty"),
+        (["--prompt", "x" * 16_001], "more than 16,000 characters"),
         (["--max-requests", "0"], "not in the range"),
         (["--backend", "curio"], "curio"),
     ],

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
+from math import inf
 from typing import Any, Literal, TypeAlias, TypedDict, final
 from uuid import uuid4
 
@@ -140,7 +141,7 @@ class Limits:
         event_history: events that are kept for catching up.
 
     Raises:
-        ValueError: a bound that is no whole number (the two times may be any number), or too low:
+        ValueError: a bound that is no whole number (the times: no finite number), or too low:
             the times and `attachments` may be 0, the others are at least 1.
     """
 
@@ -159,6 +160,6 @@ class Limits:
             value = getattr(self, name)
             seconds = name in ("write_grace", "confirm_timeout")
             least = 0 if seconds or name == "attachments" else 1
-            if not (seconds or type(value) is int) or not value >= least:
+            if not (seconds or type(value) is int) or not least <= value < inf:
                 whole = "" if seconds else "; it is a whole number"
                 raise ValueError(f"Limits.{name} is at least {least}, not {value!r}{whole}")

@@ -17,6 +17,9 @@ __all__ = ["Batch"]
 class Batch:
     """What `Generation.take` took, in order of acceptance.
 
+    The host puts `messages` into its context and its request; `sent` is its word that the
+    request went out, and that is what `applied` rests on then.
+
     Attributes:
         inputs: their content.
         messages: the messages that the context is to hold, as a boundary would write them.

@@ -10,6 +10,7 @@ it, goes through `_end`: state first, then the channel, then a running call is a
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
+from threading import get_ident
 from typing import TYPE_CHECKING, Protocol, TypeAlias, TypeVar, final
 
 from midcourse._core.errors import GenerationBusy, GenerationOver, Misuse
@@ -77,6 +78,7 @@ class Generation:
         "_state",
         "_steered",
         "_steps",
+        "_thread",
         "_turn",
     )
 
@@ -102,6 +104,7 @@ class Generation:
         self._turn = k.Lock()  # submitters that found the drainer not parked, in order
         self._steered = k.Event()
         self._lock = k.Lock()  # the checkpoint lock
+        self._thread = get_ident()
         self._steps = 0  # how many steps run or wait for the lock
         self._busy = False  # one of them is a boundary or a finish
         self._left = False  # an exception has left one
@@ -205,6 +208,7 @@ class Generation:
         is promised of what the next boundary will find. A checkpoint; cancelling it changes
         nothing.
         """
+        self._check_thread()
         await self._k.lowlevel.checkpoint()
         while self._state.admitting and not self._state.steered:
             self._steered = self._k.Event() if self._steered.is_set() else self._steered
@@ -222,8 +226,8 @@ class Generation:
         accepted meanwhile included.
 
         Returns:
-            `True`: make the request. `False`: make none, the generation is over (stopped, or
-            its call budget is spent).
+            `True`: make the request. `False`: make none, the generation is over (stopped or
+            closed, or its call budget is spent).
 
         Raises:
             GenerationBusy: another step of the generation is under way.
@@ -242,14 +246,14 @@ class Generation:
         leaves it ends the generation.
 
         Args:
-            text: the final answer; it stays readable as `text`, whatever comes of it, unless the
-                generation had ended before.
+            text: the final answer; it stays readable as `text`, whatever comes of it.
 
         Returns:
             `True`: finished. `False`: not; go on to the next boundary, which tells whether a
             request follows.
 
         Raises:
+            TypeError: `text` is no string.
             Misuse: no request is open, or it was proposed to finish with it before.
             GenerationBusy: another step of the generation is under way.
             GenerationOver: it has ended, by a finish or by what an earlier step raised.
@@ -283,7 +287,8 @@ class Generation:
         """Take what waits, for a request that the host itself sends.
 
         For loops that the runtime does not own. Synchronous, and legal from any thread. Empty
-        when nothing waits, or no request may follow. Exactly one of `Batch.sent`,
+        when nothing waits, or no request may follow: `outcome` tells which, and a host looks at it
+        before it sends. Exactly one of `Batch.sent`,
         `Batch.unsent` or the end of the generation settles the batch.
 
         Raises:
@@ -314,11 +319,15 @@ class Generation:
         if not isinstance(text, str):
             raise TypeError(f"the text to finish with is a str, not {type(text).__name__}")
         self._check_alone()
-        if self._state.decided:
+        state = self._state
+        if state.decided:
+            if not self._over:
+                state.propose(text)  # it came too late, but the answer is kept
             return  # the next step tells how it ended
-        if self._proposed is not None or not self._state.proposable:
+        if self._proposed is not None or not state.proposable:
             begun = "each request can be proposed to finish with once: make another one"
-            raise Misuse(begun if self._state.requests else "no request was begun yet")
+            raise Misuse(begun if state.requests else "no request was begun yet")
+        state.propose(text)
         self._proposed = text
 
     @enable_ki_protection
@@ -335,6 +344,11 @@ class Generation:
         finally:
             self._busy = False
 
+    def _check_thread(self) -> None:
+        """Refuse a step from the loop of another thread: `Session` is this thread's by now."""
+        if get_ident() != self._thread:
+            raise Misuse("a generation is stepped on the loop that it was opened on")
+
     def _check_next(self) -> None:
         """Refuse to go on to the next request beside what has to be decided before it."""
         if self._proposed is not None:
@@ -350,6 +364,7 @@ class Generation:
         self, step: Callable[[str | None], Awaitable[bool]], proposed: str | None
     ) -> bool:
         """Make one step under the checkpoint lock; what leaves it is the end."""
+        self._check_thread()
         k, state = self._k, self._state
         if self._over:
             await k.lowlevel.checkpoint()  # a cancellation goes before our complaint
@@ -449,7 +464,6 @@ class Generation:
 
     async def _save_and_finish(self, proposed: str | None) -> bool:
         state = self._state
-        state.propose(proposed or "")
         if self._save is not None:
             async with HostCalls(self._k, self._end_by) as calls:
                 await self._call_host(calls, self._write_checkpoint, self._save)

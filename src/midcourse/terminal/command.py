@@ -9,6 +9,7 @@ from typing import Any
 import anyio
 import click
 
+from midcourse import Limits
 from midcourse.terminal.host import FAILED, STOPPED, Host, Settings
 from midcourse.terminal.knowledge import Budget
 from midcourse.terminal.planner import NAME
@@ -142,6 +143,8 @@ def demo(
     _check_folder(folder)
     if not prompt.strip():
         raise click.BadParameter("is empty", param_hint="--prompt")
+    if len(prompt) > (most := Limits().text_chars):
+        raise click.BadParameter(f"has more than {most:,} characters", param_hint="--prompt")
     live = not no_prompt and _can_type()
     turns: tuple[Turn, ...] = (Turn(prompt, cues, late),)
     if not live and not cues and not late:
