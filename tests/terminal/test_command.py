@@ -179,7 +179,7 @@ def test_a_wrong_command_line_is_refused_before_any_work(
 
 @pytest.mark.promise("terminal.script")
 def test_a_prompt_that_the_runtime_refuses_is_a_failure_that_says_why(project: Path) -> None:
-    result = demo(str(project), "--prompt", "x" * 16_001, "--late", "y")
+    result = demo(str(project), "--prompt", "\udcff", "--late", "y")
     assert result.exit_code == 1
     assert "InvalidInput" in result.output
 
