@@ -10,6 +10,7 @@ it, goes through `_end`: state first, then the channel, then a running call is a
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
+from math import inf
 from threading import get_ident
 from typing import TYPE_CHECKING, Protocol, TypeAlias, TypeVar, final
 
@@ -519,7 +520,8 @@ class Generation:
     def _expired(self) -> bool:
         # Both backends tell of a cancelled scope as of a deadline in the past; one that has
         # passed but was not noticed yet counts, too.
-        return self._k.current_effective_deadline() <= self._k.current_time()
+        deadline = self._k.current_effective_deadline()
+        return deadline != inf and deadline <= self._k.current_time()
 
     def _ended(self) -> None:
         """The state was ended from outside (stop, close): do what follows, cancel the body."""

@@ -57,9 +57,10 @@ async def run_tool(
         await wait_steered()
         steered.set()
 
+    done: int | Result = 0
+    stop = False
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(watch)
-        stop = False
         done = await to_thread.run_sync(_slice, steps, stop)
         while isinstance(done, int):
             progress(done)
