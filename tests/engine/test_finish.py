@@ -1,4 +1,7 @@
-"""The finish, step by step: the save, the check, the close; and how a loop is left."""
+"""The finish, step by step: the save, the check, the close; and how a loop is left.
+
+One long file, because the steps of the contract's section 6 are one protocol.
+"""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """What becomes of a write, row by row of the contract's section 5, and of what stands behind it.
 
 In each test the prompt is written, the write of "a" is the one that goes wrong, and "b" waits
-behind it.
+behind it. One long file, because it is one table: a row is read beside its neighbours.
 """
 
 # ruff: noqa: PT012  # a block that raises is what is tested

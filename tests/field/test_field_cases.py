@@ -1,6 +1,7 @@
 """The cases from the field, F01 to F40: what users of other agents reported, and how it is here.
 
-Where a case is a race, both of its orders are a parameter.
+Where a case is a race, both of its orders are a parameter. One long file, because a case is looked
+up by its number.
 """
 
 # ruff: noqa: PT012  # a block that raises is what is tested
