@@ -51,3 +51,16 @@ def test_ci_runs_the_test_command_of_the_readme() -> None:
     assert commands[0].endswith("midcourse demo")
     assert commands[1].endswith("nox")
     assert commands[1] in (ROOT / ".ci" / "run").read_text().splitlines()
+
+
+@pytest.mark.promise("docs.examples", "two_step.take")
+def test_the_example_of_a_framework_on_a_thread_applies_its_steer() -> None:
+    example = ROOT / "examples" / "framework_on_a_thread.py"
+    run = subprocess.run(
+        [sys.executable, str(example)], capture_output=True, text=True, timeout=60, check=True
+    )
+    assert run.stdout.splitlines() == [
+        "steer queued",
+        "steer applied",
+        "finished I was told: a.txt, b.txt, not a.txt.",
+    ]
