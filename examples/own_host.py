@@ -17,7 +17,7 @@ async def main():
         async with runtime.open_generation(prompt, context=context) as generation:
             tasks.start_soon(person, generation.id)
             async for request in generation.requests():  # each step is a request boundary
-                await anyio.sleep(0.2)  # stands in for a model
+                await anyio.sleep(0.5)  # stands in for a model
                 reply = f"Opened {context.messages[-1]['content']}."
                 await context.add_message({"role": "assistant", "content": reply})
                 request.finish(reply)  # proposes; a steer that came in time keeps it open
