@@ -637,3 +637,27 @@ def test_a_loop_that_is_shut_down_in_the_middle_of_a_write_leaves_everything_set
     assert disposition(runtime, "b") == ("held", "cancelled")
     assert terminal_events(runtime) == ["generation.detached"]
     assert runtime.generation is None
+
+
+@pytest.mark.promise("protect.native_cancel", "write.returned_wanted")
+@pytest.mark.parametrize("run", ON_ASYNCIO, ids=repr)
+def test_a_block_left_behind_a_cancelled_step_of_another_task_is_detached(run: Backend) -> None:
+    async def test() -> None:
+        entered, returns = asyncio.Event(), asyncio.Event()
+
+        class Slow:
+            async def add_message(self, message: object, /) -> None:
+                entered.set()
+                await returns.wait()
+
+        async with new_runtime().open_generation(PROMPT, context=Slow()) as generation:
+            driver = asyncio.create_task(generation.boundary())
+            await entered.wait()
+            driver.cancel()
+            returns.set()
+        assert (generation.outcome, generation.reason) == ("detached", "cancelled")
+        assert (await asyncio.gather(driver, return_exceptions=True))[0].__class__ is (
+            asyncio.CancelledError
+        )
+
+    run(test)

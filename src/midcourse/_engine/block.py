@@ -169,7 +169,7 @@ class GenerationBlock:
             # Admission closes first: nothing is accepted that no request could carry.
             generation._end(Cause.LEAVE)
             await generation._finish_proposed()
-        elif generation._expired() or generation._block:
+        elif generation._expired() or generation._block or generation._step_wanted():
             generation._end(Cause.CANCEL)
         else:
             raise GenerationUnfinished("the block was left without a proposal to finish")

@@ -517,6 +517,10 @@ class Generation:
         """
         return self._state.decided or self._expired() or bool(self._cancellations)
 
+    def _step_wanted(self) -> bool:
+        """Whether a step that runs in another task has been cancelled there natively."""
+        return self._steps > 0 and bool(self._cancellations)
+
     def _expired(self) -> bool:
         # Both backends tell of a cancelled scope as of a deadline in the past; one that has
         # passed but was not noticed yet counts, too.
